@@ -1,0 +1,1 @@
+"""Headway plans, simulates, trains and compares large-language-model jobs on clusters."""

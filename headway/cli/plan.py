@@ -1,0 +1,196 @@
+"""headway plan: the plan of a job, who holds what, and whether it fits into memory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from headway.plan.plan import Plan
+    from headway.report.holdings import Holding
+    from headway.report.memory import Place
+    from headway.trace import Trace
+
+MANY_STAGES = 24  # more, and stages that hold as much as the one before are drawn together
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the job; may repeat.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan (JSON) to FILE.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+def plan(*, job: Path, overrides: tuple[str, ...], output: Path | None, as_json: bool) -> None:
+    """Build the plan of JOB (a job file or a plan) and show who holds what and whether it fits.
+
+    Exit status 1 if it does not fit.
+
+    \b
+    Example:
+      headway plan examples/stdlib.yaml
+      headway plan examples/stdlib.yaml --set parallel.pipeline=4 --output plan.json
+    """
+    from headway.cli.show import print_json, save
+    from headway.errors import JobError
+    from headway.plan import build
+    from headway.plan.plan import dumps
+    from headway.report.memory import fullest, misfit
+    from headway.sim.simulate import simulate
+
+    built = build.from_file(job, overrides)
+    trace = simulate(built)
+    place = fullest(trace, built.cluster)
+    if output:
+        save(output, lambda: output.write_text(dumps(built), encoding="utf-8"))
+    if as_json:
+        print_json(_document(built, trace, place))
+    else:
+        _print(built, trace, place, output)
+    if not place.fits:
+        raise JobError(misfit(built, trace, place))
+
+
+def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
+    from headway.layout import AXES
+    from headway.plan.plan import digest
+    from headway.plan.work import model_flops_per_token
+    from headway.report.holdings import holdings
+
+    return {
+        "name": built.name,
+        "digest": digest(built),
+        "layout": {axis: built.layout.size(axis) for axis in AXES} | {"world": built.layout.world},
+        "groups": {axis: built.layout.groups(axis) for axis in AXES},
+        "stages": [
+            {"stage": each.stage, "rank": each.rank, "blocks": built.stages[each.stage], "parameters": each.parameters}
+            for each in holdings(built)
+        ],
+        "parameters": sum(unit.numel for unit in built.units),
+        "flops_per_token": model_flops_per_token(built),
+        "schedule": {
+            "name": built.schedule.name,
+            "pipeline": built.schedule.num_ranks,
+            "microbatches": built.num_microbatches,
+            "chunks": built.schedule.num_stages // built.schedule.num_ranks,
+            "bubble": trace.bubble(),
+        },
+        "memory": {str(rank): peaks | {"total": sum(peaks.values())} for rank, peaks in trace.memory.items()},
+        "device_memory": built.cluster.device.memory,
+        "fits": place.fits,
+    }
+
+
+def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -> None:
+    from headway.cli.show import console, facts, title
+    from headway.report.memory import recipe
+    from headway.units import show_bytes
+
+    out = console()
+    out.print(title(built))
+    out.print(facts(_facts(built, trace)))
+    out.print()
+    out.print(_stages(built))
+    for unit in built.units:
+        if len(unit.stages) > 1:
+            stages = " and ".join(map(str, unit.stages))
+            text = f"Stages {stages} share one weight ({unit.name}); both hold it, the total counts it once."
+            out.print(text, style="dim")
+    out.print()
+    out.print(_memory(trace))
+    out.print()
+    out.print(recipe(built, trace), style="dim")
+    verdict = "fits" if place.fits else "does not fit"
+    share = f"{place.used / place.room:.1%}"
+    out.print(
+        f"{verdict.capitalize()}: {place.name} needs {show_bytes(place.used)} of {show_bytes(place.room)} ({share}).",
+        style="bold green" if place.fits else "bold red",
+    )
+    if output:
+        out.print(f"The plan is in {output}.")
+
+
+def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
+    from headway.plan.work import model_flops_per_token
+    from headway.report.holdings import units_text
+    from headway.report.ranges import group, some
+    from headway.units import show_bytes, show_count
+
+    model, layout, schedule = built.model, built.layout, built.schedule
+    parameters = sum(unit.numel for unit in built.units)
+    chunks = schedule.num_stages // schedule.num_ranks
+    cores, place = built.cluster.shared_cores, built.cluster
+    groups = [(axis, layout.groups(axis)) for axis, size in layout.sizes if size > 1]
+    return [
+        (
+            "model",
+            f"{model.family}: {model.layers} layers, hidden {model.hidden}, heads {model.heads}, "
+            f"vocabulary {model.vocabulary}",
+        ),
+        ("parameters", f"{show_count(parameters)} ({parameters:,})"),
+        ("FLOPs a token", f"{show_count(model_flops_per_token(built))} forward and backward"),
+        (
+            "cluster",
+            f"{place}, {show_bytes(place.device.memory)} each"
+            if not cores
+            else f"{place.name}: {place.nodes} node of {cores} cores and {show_bytes(place.device.memory)}, "
+            f"shared by its ranks",
+        ),
+        ("layout", f"{' × '.join(f'{axis} {size}' for axis, size in layout.sizes)} = {layout.world} ranks"),
+        *((f"{axis} groups", some([group(g) for g in all_], "groups")) for axis, all_ in groups),
+        (
+            "batch",
+            f"{built.train.global_batch} sequences of {built.data.sequence_length} tokens: "
+            f"{built.num_microbatches} micro-batches of {built.train.microbatch} on each data rank",
+        ),
+        (
+            "schedule",
+            f"{schedule.name}, P={schedule.num_ranks} M={built.num_microbatches} V={chunks}, "
+            f"bubble {trace.bubble():.1%} predicted",
+        ),
+        ("units", units_text(built)),
+    ]
+
+
+def _stages(built: "Plan") -> "Table":
+    from headway.cli.show import table
+    from headway.report.holdings import holdings, runs
+    from headway.report.ranges import numbers
+    from headway.units import show_count
+
+    found = table("stage", "pipeline rank", "ranks", "blocks", "units", "parameters", "FLOPs", right=_NUMBERS)
+    all_ = holdings(built)
+    for run in runs(all_) if len(all_) > MANY_STAGES else [(each,) for each in all_]:
+        first = run[0]
+        found.add_row(
+            numbers([each.stage for each in run]),
+            numbers({each.rank for each in run}),
+            numbers({rank for each in run for rank in each.ranks}),
+            _blocks(run),
+            str(first.num_units),
+            show_count(first.parameters),
+            f"{first.share:.1%}",
+        )
+    return found
+
+
+def _blocks(run: tuple["Holding", ...]) -> str:
+    return run[0].blocks if len(run) == 1 else f"{run[0].blocks} … {run[-1].blocks}"
+
+
+def _memory(trace: "Trace") -> "Table":
+    from headway.cli.show import table
+    from headway.report.memory import collapse
+    from headway.report.ranges import numbers
+    from headway.units import show_bytes
+
+    rows = collapse(trace)
+    kinds = list(dict.fromkeys(kind for row in rows for kind in row.peaks))
+    found = table("ranks", *kinds, "total", right=[*kinds, "total"])
+    for row in rows:
+        sizes = [show_bytes(row.peaks.get(kind, 0)) for kind in kinds]
+        found.add_row(numbers(row.ranks), *sizes, show_bytes(row.total))
+    return found
+
+
+_NUMBERS = ("units", "parameters", "FLOPs")

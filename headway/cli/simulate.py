@@ -1,0 +1,144 @@
+"""headway simulate: the predicted step of a job: seconds, tokens/s, MFU, bytes of each edge, memory, a timeline."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from headway.plan.plan import Plan
+    from headway.report.throughput import Throughput
+    from headway.trace import Trace
+
+MOST_RANKS = 32  # drawn in the timeline
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the job; may repeat.")
+@click.option(
+    "--trace",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the step as Chrome/Perfetto JSON (.json or .json.gz).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_json: bool) -> None:
+    """Predict one training step of JOB (a job file or a plan).
+
+    \b
+    Example:
+      headway simulate examples/stdlib.yaml
+      headway simulate examples/stdlib.yaml --set train.microbatch=2 --trace step.json.gz
+    """
+    from headway import trace as traces
+    from headway.cli.show import print_json, save
+    from headway.plan import build
+    from headway.report.throughput import throughput
+    from headway.sim import simulate as simulator
+
+    if path and not path.name.endswith((".json", ".json.gz")):
+        raise click.BadParameter(f"{path} must end in .json or .json.gz.", param_hint="--trace")
+    built = build.from_file(job, overrides)
+    trace = simulator.simulate(built)
+    figures = throughput(built, trace.makespan)
+    if path:
+        save(path, lambda: traces.write(path, trace))
+    if as_json:
+        print_json(_document(built, trace, figures))
+    else:
+        _print(built, trace, figures, path)
+
+
+def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str, Any]:
+    from headway.plan.plan import digest
+
+    return {
+        "digest": digest(built),
+        "step_seconds": trace.makespan,
+        "tokens_per_second": figures.tokens_per_second,
+        "mfu": figures.mfu,
+        "bubble": trace.bubble(),
+        "edges": trace.edges(),
+        "peak_memory": {str(rank): peaks | {"total": sum(peaks.values())} for rank, peaks in trace.memory.items()},
+    }
+
+
+def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | None) -> None:
+    from headway.cli.show import console, facts, title
+    from headway.report.memory import fullest
+    from headway.units import show_bytes, show_count, show_seconds
+
+    out = console()
+    out.print(title(built))
+    cores, world = built.cluster.shared_cores, built.layout.world
+    crowded = f" (includes waiting: {world} ranks share {cores} cores)" if 0 < cores < world else ""
+    achieved, peak = show_count(figures.achieved), show_count(figures.peak)
+    place = fullest(trace, built.cluster)
+    misfit = "" if place.fits else ", which does not fit"
+    out.print(
+        facts(
+            [
+                ("step", f"{show_seconds(trace.makespan)} predicted"),
+                ("tokens/s", f"{show_count(figures.tokens_per_second)} ({built.tokens_per_step:,} tokens a step)"),
+                ("MFU", f"{figures.mfu:.1%} ({achieved}FLOP/s of {peak}FLOP/s)"),
+                ("bubble", f"{trace.bubble():.1%} of the busy time{crowded}"),
+                ("memory", f"{place.name}: {show_bytes(place.used)} of {show_bytes(place.room)}{misfit}"),
+            ]
+        )
+    )
+    out.print()
+    out.print(_ranks(trace))
+    out.print()
+    if edges := trace.edges():
+        out.print(_edges(edges))
+        out.print()
+    _timeline(out, trace)
+    if path:
+        out.print(f"The trace is in {path}; open it at ui.perfetto.dev.")
+
+
+def _ranks(trace: "Trace") -> "Table":
+    """Ranks that are busy alike and hold alike in one row."""
+    from headway.cli.show import table
+    from headway.report.ranges import numbers
+    from headway.units import show_bytes, show_seconds
+
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for rank, busy in trace.busy().items():
+        peaks = show_bytes(sum(trace.memory.get(rank, {}).values()))
+        alike.setdefault((show_seconds(busy), f"{busy / trace.makespan:.1%}", peaks), []).append(rank)
+    found = table("ranks", "busy", "of the step", "peak memory", right=("busy", "of the step", "peak memory"))
+    for row, ranks in alike.items():
+        found.add_row(numbers(ranks), *row)
+    return found
+
+
+def _edges(edges: dict[str, Any]) -> "Table":
+    from headway.cli.show import table
+    from headway.report.ranges import equal_edges
+    from headway.units import show_bytes
+
+    found = table("edges", "bytes a step, each", right=("bytes a step, each",))
+    for names, size in equal_edges(edges):
+        found.add_row(names, show_bytes(size))
+    return found
+
+
+def _timeline(out: "Console", trace: "Trace") -> None:
+    from headway.cli.show import is_coloured, print_lines
+    from headway.report import diagram
+    from headway.units import show_seconds
+
+    scale = diagram.fit([trace], columns=out.width, coloured=is_coloured(out))
+    ranks = len(trace.memory)
+    if ranks > MOST_RANKS or scale.is_cut:
+        needs = f"{ranks} ranks" if ranks > MOST_RANKS else f"{scale.needed} columns"
+        out.print(f"No timeline here: it would take {needs}. --trace FILE writes one for ui.perfetto.dev.", style="dim")
+        return
+    print_lines(out, [*diagram.draw(trace, scale), diagram.axis(scale, show_seconds)])
+    print_lines(out, [diagram.legend(scale, steps=True)])

@@ -1,0 +1,241 @@
+"""headway train: simulate the plan, start the workers, follow them, and report predicted beside measured."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway import env
+from headway.errors import PlanError
+
+if TYPE_CHECKING:
+    from headway.launch.local import Started
+    from headway.plan.plan import Plan
+    from headway.trace import Trace
+
+POLL = 0.1  # seconds between looks at the metrics
+PLAIN_LINES = 40  # about so many lines of a run where there is no terminal
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: --set train.steps=20.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; progress goes to stderr.")
+def train(job: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Train JOB: a job file (YAML) or a plan (JSON from `headway plan --output`).
+
+    \b
+    Example:
+      headway train examples/stdlib.yaml --set train.steps=50
+
+    Started by torchrun (`torchrun --nproc-per-node 4 -m headway train JOB`), each process becomes one rank.
+    """
+    from headway.plan import build
+
+    plan = build.from_file(job, overrides)
+    worker = env.worker()
+    if worker is not None:
+        _as_worker(plan, worker, as_json)
+    else:
+        _launch(plan, as_json)
+
+
+def _launch(plan: "Plan", as_json: bool) -> None:
+    """Start the workers on this machine and follow them to the end."""
+    from headway.launch import local
+
+    _check_data(plan)
+    if plan.cluster.nodes > 1 and plan.layout.world > plan.cluster.devices_per_node:
+        raise PlanError(
+            f"the plan needs {plan.layout.world} ranks on nodes of {plan.cluster.devices_per_node}. "
+            f"Start it with torchrun on each of them: torchrun --nnodes … -m headway train JOB."
+        )
+    directory = _prepare(plan)
+    follower = _Follower(plan, directory, as_json)
+    started = local.start(directory, plan.layout.world)
+    interrupted = False
+    try:
+        with follower:
+            _follow(started, follower)
+    except KeyboardInterrupt:
+        interrupted = True
+        click.echo("\nStopping at the end of the step …", err=True)
+        local.interrupt(started)
+    if not (directory / "summary.json").exists():
+        raise KeyboardInterrupt if interrupted else local.failure(started)
+    _finish(plan, directory, as_json)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _follow(started: "Started", follower: "_Follower") -> None:
+    while started.running:
+        time.sleep(POLL)
+        follower.read()
+    follower.read()
+
+
+def _as_worker(plan: "Plan", worker: env.Worker, as_json: bool) -> None:
+    """One rank of a job that torchrun started: rank 0 also reports."""
+    from headway.train.worker import run
+
+    follower: list[_Follower] = []
+
+    def prepare() -> Path:
+        _check_data(plan)
+        directory = _prepare(plan)
+        follower.append(_Follower(plan, directory, as_json))
+        follower[0].__enter__()
+        return directory
+
+    def show(line: dict[str, Any]) -> None:
+        follower[0].show(line)
+
+    try:
+        directory = run(plan, worker, prepare, show)
+    finally:
+        if follower:
+            follower[0].__exit__(None, None, None)
+    if worker.rank == 0:
+        _finish(plan, directory, as_json)
+
+
+def _check_data(plan: "Plan") -> None:
+    """Read the data before any process starts, so that a wrong path costs nothing."""
+    from headway.data import corpus, split
+
+    found = corpus.load(plan.data.path, Path())
+    length, share = plan.data.sequence_length, plan.data.validation
+    split.split(found, validation=share, seed=plan.train.seed, sequence_length=length)
+    click.echo(f"data       {found}", err=True)
+
+
+def _prepare(plan: "Plan") -> Path:
+    """Make the run directory with the job, the plan and its predicted trace."""
+    from headway import trace as traces
+    from headway.plan import plan as plans
+    from headway.sim.simulate import simulate
+
+    directory = Path(plan.run.directory.replace("{name}", plan.name).replace("{time}", time.strftime("%Y%m%d-%H%M%S")))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if (directory / "metrics.jsonl").exists():
+            raise PlanError(
+                f"run.directory {directory} holds a run already. Choose another, or keep {{time}} in its name."
+            )
+        (directory / "plan.json").write_text(plans.dumps(plan))
+        traces.write(directory / "predicted.trace.json.gz", simulate(plan))
+    except OSError as error:
+        raise PlanError(
+            f"run.directory {directory} cannot be written ({error.strerror}). Choose one that you may write to."
+        ) from None
+    click.echo(f"plan       {plans.digest(plan)}: {plan.layout}, {plan.schedule.name}", err=True)
+    click.echo(f"run        {directory}", err=True)
+    return directory
+
+
+def _finish(plan: "Plan", directory: Path, as_json: bool) -> None:
+    """Print what the run did: losses, a sample, and predicted beside measured."""
+    from headway import trace as traces
+
+    summary = json.loads((directory / "summary.json").read_text())
+    predicted = traces.read(directory / "predicted.trace.json.gz")
+    measured = traces.read(directory / "measured.trace.json.gz")
+    summary |= {
+        "predicted_step_seconds": predicted.makespan,
+        "edges": {"predicted": predicted.edges(), "measured": measured.edges()},
+        "run_directory": str(directory),
+    }
+    (directory / "summary.json").write_text(json.dumps(summary, indent=1))
+    if as_json:
+        click.echo(json.dumps(summary))
+    else:
+        _print(plan, summary, predicted, measured)
+
+
+def _print(plan: "Plan", summary: dict[str, Any], predicted: "Trace", measured: "Trace") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.panel import Panel
+
+    from headway.report.compare import compare, table
+    from headway.units import Seconds
+
+    console = Console()
+    console.print()
+    if summary["sample"] is not None:
+        console.print(Panel(escape("def " + summary["sample"]), title="a sample of what it writes", expand=False))
+    console.print(f"training loss    {summary['first_loss']:.3f} → {summary['last_loss']:.3f}", highlight=False)
+    if summary["first_validation_loss"] is not None:
+        first, last = summary["first_validation_loss"], summary["last_validation_loss"]
+        console.print(f"validation loss  {first:.3f} → {last:.3f}  [dim](mean nats a byte)[/]", highlight=False)
+    step = Seconds(summary["measured_step_seconds"])
+    console.print(table(compare(predicted, measured, measured_step=step)))
+    cores = plan.cluster.shared_cores
+    if cores and plan.layout.world > cores:
+        console.print(f"[dim]oversubscribed: {plan.layout.world} ranks share {cores} cores[/]")
+    console.print(f"files in {summary['run_directory']}", highlight=False)
+
+
+class _Follower:
+    """The run's metrics as they come: a live bar on a terminal, plain lines elsewhere, always on stderr."""
+
+    def __init__(self, plan: "Plan", directory: Path, as_json: bool) -> None:
+        from rich.console import Console
+
+        self.steps, self.path, self.position = plan.train.steps, directory / "metrics.jsonl", 0
+        self.console = Console(stderr=True)
+        self.every = max(1, self.steps // PLAIN_LINES)
+        self.bar = self._bar() if self.console.is_terminal and not as_json else None
+
+    def __enter__(self) -> "_Follower":
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def read(self) -> None:
+        """Show the lines that have been written since the last look."""
+        if not self.path.exists():
+            return
+        with self.path.open() as file:
+            file.seek(self.position)
+            for line in iter(file.readline, ""):
+                if line.endswith("\n"):
+                    self.position += len(line.encode())
+                    self.show(json.loads(line))
+
+    def show(self, line: dict[str, Any]) -> None:
+        """One line of metrics: of a step, or of an evaluation."""
+        step = line["step"]
+        if "validation_loss" in line:
+            text = f"step {step:>5}  validation loss {line['validation_loss']:.4f}"
+            self.console.print(text, style="bold", highlight=False)
+            return
+        text = (
+            f"loss {line['loss']:.4f}  norm {line['grad_norm']:.2f}  lr {line['learning_rate']:.2e}  "
+            f"{line['tokens_per_second']:,.0f} tokens/s  MFU {line['mfu']:.0%}  "
+            f"step {line['seconds']:.2f} s (predicted {line['predicted_seconds'] or 0:.2f})"
+        )
+        if self.bar:
+            self.bar.update(self.bar.task_ids[0], completed=step, text=text)
+        elif step % self.every == 0 or step == 1:
+            self.console.print(f"step {step:>5}  {text}", highlight=False)
+
+    def _bar(self) -> Any:  # noqa: ANN401 -- rich is imported only here
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}"),
+        )
+        bar = Progress(*columns, console=self.console)
+        bar.add_task("training", total=self.steps, text="starting the workers …")
+        return bar

@@ -1,0 +1,88 @@
+"""Clusters known by name, with the source of each number."""
+
+from headway.cluster.spec import Cluster, Device, Link
+from headway.env import machine_memory, num_cores
+from headway.errors import PlanError, nearest
+from headway.units import Bytes, BytesPerSecond, Dtype, FlopsPerSecond, Seconds, parse_bandwidth, parse_bytes
+
+MAX_LOCAL_RANKS = 64
+
+
+def preset(name: str) -> Cluster:
+    """The cluster called `name`."""
+    if name not in _PRESETS:
+        raise PlanError(f"no cluster preset is called '{name}'. {nearest(name, _PRESETS)}")
+    return _PRESETS[name]()
+
+
+def local_cpu() -> Cluster:
+    """This machine's cores and memory; ranks beyond the cores share them.
+
+    Rates: one thread of an AVX-512 server core with torch 2.13, measured by bench/device.py.
+    """
+    float32, float64 = FlopsPerSecond(150e9), FlopsPerSecond(75e9)
+    memory = machine_memory()
+    device = Device(
+        "CPU core",
+        "cpu",
+        memory,
+        peak={Dtype.FLOAT32: float32, Dtype.FLOAT64: float64},
+        matmul={Dtype.FLOAT32: FlopsPerSecond(110e9), Dtype.FLOAT64: FlopsPerSecond(55e9)},
+        memory_bandwidth=BytesPerSecond(8e9),
+        launch=Seconds(6e-6),
+    )
+    loopback = Link("gloo over loopback", Seconds(200e-6), BytesPerSecond(1.4e9))
+    return Cluster("local-cpu", 1, MAX_LOCAL_RANKS, device, loopback, loopback, shared_cores=num_cores())
+
+
+def _cuda(name: str, memory: str, float32: float, float64: float, bandwidth: str) -> Device:
+    """An NVIDIA device from its data sheet; products reach 80 % of the peak and streams 85 % (an assumption)."""
+    return Device(
+        name,
+        "cuda",
+        parse_bytes(memory),
+        peak={Dtype.FLOAT32: FlopsPerSecond(float32), Dtype.FLOAT64: FlopsPerSecond(float64)},
+        matmul={Dtype.FLOAT32: FlopsPerSecond(0.8 * float32), Dtype.FLOAT64: FlopsPerSecond(0.8 * float64)},
+        memory_bandwidth=BytesPerSecond(0.85 * parse_bandwidth(bandwidth)),
+        launch=Seconds(5e-6),
+    )
+
+
+def _a100_80gb_hdr() -> Cluster:
+    """The cluster of Narayanan et al. 2021, §5: DGX A100, NVLink 3 (300 GB/s a direction), one HDR NIC a GPU."""
+    device = _cuda("A100-80GB", "80GiB", 19.5e12, 9.7e12, "2039GB/s")  # NVIDIA A100 data sheet, 2021; no TF32
+    nvlink = Link("NVLink 3", Seconds(5e-6), BytesPerSecond(parse_bandwidth("300GB/s") * 0.8))
+    hdr = Link("HDR InfiniBand", Seconds(8e-6), BytesPerSecond(parse_bandwidth("200Gbps") * 0.9))
+    return Cluster("a100-80gb-hdr", 384, 8, device, nvlink, hdr)
+
+
+def _h800_hpn() -> Cluster:
+    """Alibaba HPN (Qian et al. 2024): 8 GPUs a host, NVLink 400 GB/s both ways together, 2 × 200 Gbps a GPU."""
+    device = _cuda("H800-80GB", "80GiB", 67e12, 1e12, "3350GB/s")  # NVIDIA H800 data sheet, 2023
+    nvlink = Link("NVLink 4 (H800)", Seconds(5e-6), BytesPerSecond(parse_bandwidth("200GB/s") * 0.8))
+    nic = Link("2 × 200 Gbps RoCE", Seconds(8e-6), BytesPerSecond(parse_bandwidth("400Gbps") * 0.9))
+    return Cluster("h800-hpn", 1920, 8, device, nvlink, nic)
+
+
+def _ascend_910b() -> Cluster:
+    """Atlas 800T A2: 8 × Ascend 910B with 64 GB, HCCS full mesh (56 GB/s a pair), one 200 Gbps NIC an NPU."""
+    device = Device(
+        "Ascend 910B",
+        "npu",
+        Bytes(64 * 2**30),
+        peak={Dtype.FLOAT32: FlopsPerSecond(94e12), Dtype.FLOAT64: FlopsPerSecond(1e12)},
+        matmul={Dtype.FLOAT32: FlopsPerSecond(70e12), Dtype.FLOAT64: FlopsPerSecond(0.8e12)},
+        memory_bandwidth=BytesPerSecond(0.85 * 1.6e12),
+        launch=Seconds(10e-6),
+    )
+    hccs = Link("HCCS", Seconds(8e-6), BytesPerSecond(parse_bandwidth("196GB/s") * 0.8))
+    nic = Link("200 Gbps RoCE", Seconds(10e-6), BytesPerSecond(parse_bandwidth("200Gbps") * 0.9))
+    return Cluster("ascend-910b", 128, 8, device, hccs, nic)
+
+
+_PRESETS = {
+    "local-cpu": local_cpu,
+    "a100-80gb-hdr": _a100_80gb_hdr,
+    "h800-hpn": _h800_hpn,
+    "ascend-910b": _ascend_910b,
+}

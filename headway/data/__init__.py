@@ -1,0 +1,1 @@
+"""Corpora and the order in which their samples are read."""

@@ -1,0 +1,54 @@
+"""The error tree: whose mistake it was, and the exit status that follows.
+
+    HeadwayError
+    ├── PlanError          the user's input is wrong                      exit 2
+    │   └── ScheduleError  a schedule breaks a rule or cannot finish      exit 2
+    │       └── MicrobatchError  their number does not fit the schedule   exit 2
+    └── JobError           the job failed, or the plan does not fit       exit 1
+
+Broken promises inside Headway are `assert`s.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class HeadwayError(Exception):
+    """Any error that Headway explains to its user: one message with the numbers and a remedy."""
+
+    exit_status = 1
+
+
+class PlanError(HeadwayError):
+    """The user's input is wrong: a job file, an option, a path."""
+
+    exit_status = 2
+
+
+class ScheduleError(PlanError):
+    """A schedule breaks a rule, or its rows wait for each other for ever."""
+
+
+class MicrobatchError(ScheduleError):
+    """A schedule cannot take this number of micro-batches; `legal` are the nearest that it can."""
+
+    def __init__(self, problem: str, legal: tuple[int, ...], more: str = "") -> None:
+        super().__init__(f"{problem} Use {' or '.join(map(str, legal))}{more}.")
+        self.problem, self.legal = problem, legal
+
+
+class JobError(HeadwayError):
+    """The job itself failed: a rank died, the loss became NaN, the plan does not fit."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint that ends an error message: the known name nearest to `word`, else all of them.
+
+    >>> nearest("microbach", ["microbatch", "steps"])
+    "Did you mean 'microbatch'?"
+    >>> nearest("x", ["microbatch", "steps"])
+    'Known: microbatch, steps.'
+    """
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(names)}."

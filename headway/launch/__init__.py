@@ -1,0 +1,1 @@
+"""Plan → processes: starts the trainer by command line and explains how it ended."""

@@ -1,0 +1,121 @@
+"""A job on this machine: torchrun's agent as a subprocess, and who ended the job if it failed."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway import env
+from headway.errors import JobError
+
+GRACE = 20.0  # seconds that an interrupted job gets to end its step and write its files
+AGENT_GRACE = 8  # seconds that torchrun's agent gives workers to end before it kills them
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A running job and where its files go."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    num_ranks: int
+
+    @property
+    def running(self) -> bool:
+        """Whether the agent has not ended yet."""
+        return self.process.poll() is None
+
+
+def start(directory: Path, num_ranks: int) -> Started:
+    """Start `num_ranks` workers on the plan in `directory`. They do not see this terminal's Ctrl-C; see `interrupt`."""
+    command = [sys.executable, "-m", "headway.train.agent", str(directory), str(num_ranks)]
+    log = directory / "log"
+    log.mkdir(parents=True, exist_ok=True)
+    variables = env.for_workers() | {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(AGENT_GRACE)}
+    with (log / "agent.log").open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables, start_new_session=True
+        )
+    return Started(process, directory, num_ranks)
+
+
+def interrupt(job: Started) -> None:
+    """Ask every worker to stop at the end of its step, wait for that, and end what is left by force."""
+    for pid in _children(job.process.pid):
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE
+    while job.running and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if job.running:
+        job.process.terminate()
+    job.process.wait(timeout=AGENT_GRACE + GRACE)
+
+
+def failure(job: Started) -> JobError:
+    """What ended the job, naming the rank, its step and its last action.
+
+    The first cause is a rank that vanished, else one that failed by itself, else one that lost a peer.
+    """
+    log = job.directory / "log"
+    exits = _read_json(log / "failures.json")
+    reports = {rank: _read_json(log / f"rank-{rank}.error.json") for rank in range(job.num_ranks)}
+    vanished = [int(rank) for rank, each in exits.items() if not reports[int(rank)] and each["exitcode"]]
+    failed = [rank for rank, report in reports.items() if report and not report["lost_peer"]]
+    lost = [rank for rank, report in reports.items() if report and report["lost_peer"]]
+    if vanished:
+        rank = min(vanished, key=lambda r: exits[str(r)]["exitcode"] == -signal.SIGTERM)
+        at = _text(log / f"rank-{rank}.at") or "start"
+        return JobError(f"rank {rank} {_ended(exits[str(rank)]['exitcode'])} at {at}. {_logs(log, rank)}")
+    if failed:
+        report = reports[failed[0]]
+        also = f" (ranks {', '.join(map(str, failed))} alike)" if len(failed) > 1 else ""
+        return JobError(f"rank {failed[0]} failed at {report['at']}: {report['error']}{also}")
+    if lost:
+        report = reports[lost[0]]
+        return JobError(f"rank {lost[0]} lost a peer at {report['at']}: {report['error']}. {_logs(log, lost[0])}")
+    return JobError(f"the workers did not start (status {job.process.returncode}). See {log / 'agent.log'}.")
+
+
+def _ended(exitcode: int) -> str:
+    if exitcode < 0:
+        return f"was killed by {signal.Signals(-exitcode).name}"
+    return f"ended with status {exitcode}"
+
+
+def _logs(log: Path, rank: int) -> str:
+    found = sorted(log.glob(f"*/attempt_0/{rank}/stderr.log"))
+    return f"Its output is in {found[-1] if found else log}."
+
+
+def _children(pid: int) -> list[int]:
+    """Processes whose parent is `pid` (Linux)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        match = re.search(r"\) \S (\d+) ", _text(stat))
+        if match and int(match[1]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    text = _text(path)
+    return json.loads(text) if text else {}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

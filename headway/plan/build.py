@@ -1,0 +1,217 @@
+"""Job → Plan: every derived number computed once, everything that cannot work refused with a remedy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headway.cluster import presets as clusters
+from headway.cluster.spec import Cluster
+from headway.errors import MicrobatchError, PlanError, nearest
+from headway.layout import layout
+from headway.model import spec as models
+from headway.model.block import blocks, cost
+from headway.model.spec import ModelSpec
+from headway.model.split import balanced
+from headway.placement import zero
+from headway.plan import read
+from headway.plan.job import Job, Offload, Parallel
+from headway.plan.plan import Plan
+from headway.schedule import families, passes
+from headway.schedule.check import check
+from headway.schedule.schedule import Schedule
+
+BYTE_VOCABULARY = 256
+MAX_MICROBATCHES = 16384
+
+
+def from_file(path: Path, overrides: tuple[str, ...] = ()) -> Plan:
+    """The plan of a job file (YAML), or the plan itself if the file is one (JSON)."""
+    if path.suffix == ".json":
+        from headway.plan import plan as plans
+
+        if overrides:
+            raise PlanError(f"--set changes a job file, but {path} is a plan already. Change its job and plan again.")
+        return plans.read(path)
+    return build(read.job(path, overrides), name=path.stem, folder=path.parent)
+
+
+def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
+    """The plan of a job. A cluster file's path is relative to `folder`. Raises PlanError with what would work."""
+    parallel = _refuse_what_is_not_built(job)
+    model, cluster = _model(job.model), _cluster(job.cluster, folder)
+    _check_sizes(job, model)
+    place = layout(tensor=parallel.tensor, data=parallel.data, pipeline=parallel.pipeline)
+    if place.world > cluster.num_devices:
+        raise PlanError(
+            f"the layout needs {place.world} devices (tensor {parallel.tensor} × pipeline {parallel.pipeline} × data "
+            f"{parallel.data}), but {cluster} has {cluster.num_devices}. Use smaller axes or a larger cluster."
+        )
+    microbatches = _num_microbatches(job, parallel)
+    num_stages = parallel.pipeline * parallel.chunks
+    rows = _rows(job, parallel, microbatches)
+    evaluation = families.forward_only(parallel.pipeline, microbatches, parallel.chunks)
+    each = blocks(model)
+    costs = [
+        cost(model, b, batch=job.train.microbatch, sequence=job.data.sequence_length, dtype=job.train.precision).flops
+        for b in each
+    ]
+    stages = tuple(tuple(each[i].name for i in part) for part in balanced(costs, num_stages))
+    shared = {0, num_stages - 1} if model.tied and parallel.pipeline > 1 else set()
+    reduced = frozenset(range(num_stages)) if parallel.data > 1 else frozenset(shared)
+    return Plan(
+        name=name,
+        model=model,
+        cluster=cluster,
+        layout=place,
+        placement=zero(parallel.zero),
+        stages=stages,
+        unit_bytes=parallel.unit_bytes,
+        num_microbatches=microbatches,
+        schedule=_lower(rows, reduced),
+        evaluation=_lower(evaluation, frozenset()),
+        data=job.data,
+        optimizer=job.optimizer,
+        train=job.train,
+        checkpoint=job.checkpoint,
+        run=job.run,
+    )
+
+
+def _rows(job: Job, parallel: Parallel, microbatches: int) -> Schedule:
+    try:
+        return families.build(
+            parallel.schedule, pipeline=parallel.pipeline, microbatches=microbatches, chunks=parallel.chunks
+        )
+    except MicrobatchError as error:
+        batches = [str(m * parallel.data * job.train.microbatch) for m in error.legal]
+        more = f" (train.global_batch {' or '.join(batches)})"
+        raise MicrobatchError(error.problem, error.legal, more) from None
+
+
+def _lower(rows: Schedule, reduced: frozenset[int]) -> Schedule:
+    with_messages = check(passes.add_messages(check(rows)))
+    return check(passes.add_steps(passes.add_reductions(with_messages, reduced)))
+
+
+def _num_microbatches(job: Job, parallel: Parallel) -> int:
+    batch, micro = job.train.global_batch, job.train.microbatch
+    one = micro * parallel.data
+    if batch % one:
+        below, above = batch // one * one, (batch // one + 1) * one
+        raise PlanError(
+            f"train.global_batch {batch} is not a multiple of train.microbatch {micro} × parallel.data {parallel.data} "
+            f"= {one} sequences. Use train.global_batch {f'{below} or {above}' if below else above}, "
+            f"or another train.microbatch (global batch = micro-batch × data × micro-batches of a step)."
+        )
+    if batch // one > MAX_MICROBATCHES:
+        raise PlanError(
+            f"train.global_batch {batch} makes {batch // one} micro-batches of a step on each data rank; at most "
+            f"{MAX_MICROBATCHES} are planned. It counts sequences, not tokens; use a larger train.microbatch, or less."
+        )
+    return batch // one
+
+
+def _check_sizes(job: Job, model: ModelSpec) -> None:
+    train, data, optimizer = job.train, job.data, job.optimizer
+    parallel = job.parallel
+    assert isinstance(parallel, Parallel)
+    positive = {
+        "parallel.tensor": parallel.tensor,
+        "parallel.pipeline": parallel.pipeline,
+        "parallel.data": parallel.data,
+        "parallel.chunks": parallel.chunks,
+        "parallel.prefetch": parallel.prefetch,
+        "data.workers": data.workers,
+        "checkpoint.keep": job.checkpoint.keep,
+        "train.steps": train.steps,
+        "train.global_batch": train.global_batch,
+        "train.microbatch": train.microbatch,
+        "data.sequence_length": data.sequence_length,
+        "train.hang_after": train.hang_after,
+    }
+    for key, value in positive.items():
+        if value < 1:
+            raise PlanError(f"{key} must be at least 1, got {value}.")
+    for key, number in {
+        "parallel.unit_bytes": parallel.unit_bytes,
+        "parallel.whole_below": parallel.whole_below,
+        "optimizer.eps": optimizer.eps,
+        "train.evaluate_every": train.evaluate_every,
+        "optimizer.warmup_steps": optimizer.warmup_steps,
+        "optimizer.lr": optimizer.lr,
+        "optimizer.min_lr": optimizer.min_lr,
+        "optimizer.clip": optimizer.clip,
+        "optimizer.weight_decay": optimizer.weight_decay,
+    }.items():
+        if not 0 <= number < float("inf"):
+            problem = "not be negative" if number < 0 else "be a finite number"
+            raise PlanError(f"{key} must {problem}, got {number}.")
+    if not all(0 <= beta < 1 for beta in optimizer.betas):
+        raise PlanError(f"optimizer.betas must lie in [0, 1), got {list(optimizer.betas)}.")
+    if not data.path.strip():
+        raise PlanError("data.path is empty. Name a file or folder with text in it, or stdlib.")
+    if not 0 <= data.validation < 1:
+        raise PlanError(f"data.validation is the fraction held out, at least 0 and below 1, got {data.validation}.")
+    if data.sequence_length > model.positions:
+        raise PlanError(
+            f"data.sequence_length {data.sequence_length} is longer than the model's {model.positions} positions. "
+            f"Use at most {model.positions}, or set model.positions."
+        )
+    if data.tokenizer == "bytes" and model.vocabulary < BYTE_VOCABULARY:
+        raise PlanError(f"bytes need a vocabulary of {BYTE_VOCABULARY}, got model.vocabulary {model.vocabulary}.")
+    if train.reduce_dtype.bytes < train.precision.bytes:
+        raise PlanError(
+            f"train.reduce_dtype {train.reduce_dtype} would round the {train.precision} gradients. "
+            f"Use train.reduce_dtype {train.precision}."
+        )
+
+
+def _refuse_what_is_not_built(job: Job) -> Parallel:
+    """Keys of the design whose feature does not exist yet are accepted at their default only."""
+    parallel = job.parallel
+    if parallel == "auto":
+        raise PlanError("parallel: auto needs the planner, which is not built yet. Name the axes: pipeline, data.")
+    assert isinstance(parallel, Parallel)
+    later: dict[str, tuple[Any, Any]] = {
+        "parallel.tensor": (parallel.tensor, 1),
+        "parallel.split": (parallel.split, "balanced"),
+        "parallel.sequence_parallel": (parallel.sequence_parallel, False),
+        "parallel.zero": (parallel.zero, 0),
+        "parallel.offload": (parallel.offload, Offload()),
+        "parallel.disk_path": (parallel.disk_path, None),
+        "parallel.recompute": (parallel.recompute, "none"),
+        "data.tokenizer": (job.data.tokenizer, "bytes"),
+        "checkpoint.every": (job.checkpoint.every, 0),
+    }
+    for key, (value, built) in later.items():
+        if value != built:
+            said = "" if isinstance(value, Offload) else f": {_yaml(value)}"
+            remedy = "Leave it out" if built is None or isinstance(built, Offload) else f"Leave it at {_yaml(built)}"
+            raise PlanError(f"{key}{said} is not built yet. {remedy}.")
+    return parallel
+
+
+def _yaml(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _model(wanted: str | dict[str, Any]) -> ModelSpec:
+    fields = {"preset": wanted} if isinstance(wanted, str) else dict(wanted)
+    name = fields.pop("preset", None)
+    if name is None:
+        return read.decode(ModelSpec, fields, "model")
+    if not isinstance(name, str) or name not in models.PRESETS:
+        raise PlanError(f"no model preset is called '{name}'. {nearest(str(name), models.PRESETS)}")
+    base = models.PRESETS[name]
+    known = {key: getattr(base, key) for key in base.__slots__}
+    if "hidden" in fields:  # a preset's feed-forward follows its width
+        known["feed_forward"] = 4 * fields["hidden"] if isinstance(fields["hidden"], int) else known["feed_forward"]
+    return read.decode(ModelSpec, {**known, **fields}, "model")
+
+
+def _cluster(wanted: str | dict[str, Any], folder: Path) -> Cluster:
+    if isinstance(wanted, dict):
+        return read.decode(Cluster, wanted, "cluster")
+    if wanted.endswith((".yaml", ".yml")):
+        return read.decode(Cluster, read.mapping(folder / wanted, "cluster file"), wanted)
+    return clusters.preset(wanted)

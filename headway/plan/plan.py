@@ -1,0 +1,156 @@
+"""Plan: the one frozen document that both players play, its file form and its digest."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+
+from headway import layout as layouts
+from headway.cluster.spec import Cluster
+from headway.errors import PlanError
+from headway.layout import Layout
+from headway.model.block import Block, blocks
+from headway.model.spec import ModelSpec
+from headway.model.unit import Unit, units
+from headway.placement import Placement
+from headway.plan.job import Checkpoint, Data, Optimizer, Run, Train
+from headway.schedule import schedule as schedules
+from headway.schedule.operation import Lane, Parts, Program
+from headway.schedule.schedule import Schedule
+from headway.units import Bytes
+
+LayoutText = Annotated[Layout, PlainValidator(lambda value: layouts.parse(str(value))), PlainSerializer(str)]
+ScheduleText = Annotated[Schedule, PlainValidator(lambda v: schedules.parse(str(v))), PlainSerializer(str)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Model, cluster, layout, placement and schedule of a job, with everything derived already computed.
+
+    `stages`: for each stage the names of its blocks, in order. `schedule` has all passes applied; `evaluation` is
+    forward-only. `num_microbatches` is per data rank and step.
+    """
+
+    name: str
+    model: ModelSpec
+    cluster: Cluster
+    layout: LayoutText
+    placement: Placement
+    stages: tuple[tuple[str, ...], ...]
+    unit_bytes: Bytes
+    num_microbatches: int
+    schedule: ScheduleText
+    evaluation: ScheduleText
+    data: Data
+    optimizer: Optimizer
+    train: Train
+    checkpoint: Checkpoint
+    run: Run
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of the global batch."""
+        return self.train.global_batch * self.data.sequence_length
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[Block, ...], ...]:
+        """For each stage its blocks."""
+        named = {block.name: block for block in blocks(self.model)}
+        return tuple(tuple(named[name] for name in stage) for stage in self.stages)
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """All units, in stage order; a shared weight last."""
+        return units(self.model, self.blocks, unit_bytes=self.unit_bytes, dtype=self.train.precision)
+
+    @cached_property
+    def program(self) -> Program:
+        """The training step as operations."""
+        return Program(self.schedule, self.parts)
+
+    @cached_property
+    def evaluation_program(self) -> Program:
+        """One evaluation batch as operations."""
+        return Program(self.evaluation, self.parts)
+
+    @cached_property
+    def parts(self) -> tuple[Parts, ...]:
+        """For each stage its units as far as order matters: what computes, what is reduced after what, and where."""
+        return tuple(self._parts(stage) for stage in range(len(self.stages)))
+
+    def units_of_stage(self, stage: int) -> tuple[Unit, ...]:
+        """The computing units of a stage, in forward order."""
+        return tuple(unit for unit in self.units if unit.blocks and unit.stages == (stage,))
+
+    def units_of_rank(self, rank: int) -> tuple[Unit, ...]:
+        """Every unit whose parameters `rank` holds, each once."""
+        mine = self.schedule.stages(self.layout.coord(rank)["pipeline"])
+        return tuple(unit for unit in self.units if set(unit.stages) & set(mine))
+
+    def holders(self, unit: Unit) -> tuple[int, ...]:
+        """Pipeline ranks that hold a unit's parameters."""
+        return tuple(sorted({self.schedule.ranks[stage] for stage in unit.stages}))
+
+    def group(self, rank: int, unit: Unit) -> tuple[int, ...]:
+        """Ranks that together reduce a unit's gradients, `rank` being one of them."""
+        coord = self.layout.coord(rank)
+        holders = self.holders(unit)
+        return tuple(
+            sorted(
+                self.layout.rank({**coord, "pipeline": pipeline, "data": data})
+                for pipeline in holders
+                for data in range(self.layout.size("data"))
+            )
+        )
+
+    def _parts(self, stage: int) -> Parts:
+        computed = self.units_of_stage(stage)
+        names = tuple(unit.name for unit in computed)
+        data = self.layout.size("data")
+        reduced = [(name, name, Lane.REDUCE) for name in names if data > 1]
+        for unit in self.units:
+            here = [s for s in unit.stages if self.schedule.ranks[s] == self.schedule.ranks[stage]]
+            if not unit.blocks and here[:1] == [stage] and data * len(self.holders(unit)) > 1:
+                # the embedding uses it last where it is here, else only the head does
+                reduced.append((unit.name, names[0] if stage == 0 else names[-1], Lane.SHARED))
+        return Parts(names, tuple(reduced))
+
+
+def dumps(plan: Plan) -> str:
+    """The plan as JSON text; `loads` gives it back."""
+    return _ADAPTER.dump_json(plan, indent=1).decode()
+
+
+def loads(text: str | bytes, where: str = "plan") -> Plan:
+    """The plan in JSON text; `where` is named in the error."""
+    try:
+        return _ADAPTER.validate_json(text)
+    except PlanError as error:
+        raise PlanError(f"{where} is not a plan that Headway wrote ({error})") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise PlanError(f"{where} is not a plan that Headway wrote ({key}: {first['msg']}).") from None
+
+
+def read(path: Path) -> Plan:
+    """The plan in a file."""
+    try:
+        return loads(path.read_bytes(), str(path))
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read: {error}.") from None
+
+
+def digest(plan: Plan) -> str:
+    """Twelve hexadecimal digits that name the plan: equal plans have equal digests.
+
+    The name of the job and the place of the run's files are left out: they change nothing that is played.
+    """
+    text = _ADAPTER.dump_json(plan, exclude={"name", "run"})
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
+_ADAPTER = TypeAdapter(Plan)

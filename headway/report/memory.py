@@ -1,0 +1,99 @@
+"""Memory of a trace against a cluster's: ranks with equal peaks as one row, the fullest place, what would help."""
+
+from dataclasses import dataclass
+
+from headway.cluster.spec import Cluster
+from headway.layout import Axis
+from headway.plan.plan import Plan
+from headway.trace import Trace
+from headway.units import Bytes, show_bytes
+
+STATES = ("parameters", "gradients", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Peak bytes by category, the same for each of `ranks`."""
+
+    ranks: tuple[int, ...]
+    peaks: dict[str, Bytes]
+
+    @property
+    def total(self) -> Bytes:
+        """Sum of the peaks: enough even if all of them come at once."""
+        return Bytes(sum(self.peaks.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The memory of one device, or of one node whose ranks share it: what is `used` of `room`."""
+
+    name: str
+    used: Bytes
+    room: Bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for all of it."""
+        return self.used <= self.room
+
+
+def collapse(trace: Trace) -> tuple[Held, ...]:
+    """Ranks with equal peaks together, in the order of their first rank."""
+    found: dict[tuple[tuple[str, Bytes], ...], list[int]] = {}
+    for rank, peaks in sorted(trace.memory.items()):
+        found.setdefault(tuple(sorted(peaks.items())), []).append(rank)
+    return tuple(Held(tuple(ranks), trace.memory[ranks[0]]) for ranks in found.values())
+
+
+def fullest(trace: Trace, cluster: Cluster) -> Place:
+    """The place with the most in it. Where ranks share cores they share the node's memory too."""
+    totals = {rank: sum(peaks.values()) for rank, peaks in trace.memory.items()}
+    if not cluster.shared_cores:
+        rank = max(totals, key=lambda rank: totals[rank])
+        return Place(f"rank {rank}", Bytes(totals[rank]), cluster.device.memory)
+    nodes: dict[int, int] = {}
+    for rank, total in totals.items():
+        nodes[cluster.node(rank)] = nodes.get(cluster.node(rank), 0) + total
+    node = max(nodes, key=lambda node: nodes[node])
+    sharing = sum(cluster.node(rank) == node for rank in totals)
+    return Place(f"node {node} ({sharing} ranks together)", Bytes(nodes[node]), cluster.device.memory)
+
+
+def recipe(plan: Plan, trace: Trace) -> str:
+    """Bytes that a parameter costs, as the trace has them: `4 parameter + 4 gradient + …`."""
+    numel = sum(unit.numel for unit in plan.units_of_rank(0))
+    each = [trace.memory[0][kind] / numel for kind in STATES]
+    parameter, gradient, optimizer = (f"{size:.3g}" for size in each)
+    return (
+        f"Bytes a parameter in {plan.train.precision}: {parameter} parameter + {gradient} gradient + {optimizer} "
+        f"optimizer (AdamW: two moments) = {sum(each):.3g}."
+    )
+
+
+def misfit(plan: Plan, trace: Trace, place: Place) -> str:
+    """By how much a plan does not fit and what would help."""
+    worst = max(trace.memory.values(), key=lambda peaks: sum(peaks.values()))
+    state = sum(size for kind, size in worst.items() if kind in STATES)
+    rest = sum(worst.values()) - state
+    each = " a rank" if plan.cluster.shared_cores else ""
+    return (
+        f"the plan does not fit: {place.name} needs {show_bytes(place.used)} of {show_bytes(place.room)}, "
+        f"{show_bytes(place.used - place.room)} too much ({show_bytes(state)} of parameters, gradients and optimizer "
+        f"state, {show_bytes(rest)} of activations and messages{each}). "
+        f"What would help: {'; '.join(_remedies(plan, too_many_activations=rest > state))}."
+    )
+
+
+def _remedies(plan: Plan, *, too_many_activations: bool) -> list[str]:
+    train, shared = plan.train, plan.cluster.shared_cores
+    activations = []
+    if train.microbatch > 1:
+        activations.append(f"a smaller train.microbatch (now {train.microbatch})")
+    if plan.schedule.name == "gpipe":
+        activations.append("parallel.schedule 1f1b, which keeps fewer micro-batches in flight")
+    activations.append(f"a shorter data.sequence_length (now {plan.data.sequence_length})")
+    axis: Axis = "data" if shared else "pipeline"  # ranks of a node that shares its memory add to each other's
+    states = [f"{'fewer' if shared else 'more'} ranks along parallel.{axis} (now {plan.layout.size(axis)})"]
+    first, then = (activations, states) if too_many_activations else (states, activations)
+    return [*first, *then, "a smaller model, or devices with more memory"]

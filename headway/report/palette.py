@@ -1,0 +1,40 @@
+"""The colours of a block: hue by micro-batch, light forward and dark backward, a deeper shade for each later chunk."""
+
+from headway.schedule.action import Action, Kind
+
+# Tailwind's 200 and 700 of seven hues: digits on all of them keep a contrast above 4.5. Seven, because 1F1B puts
+# micro-batch m beside m + P, and P is mostly a power of two: with eight hues both would look the same.
+_HUES = (
+    ("bae6fd", "0369a1"),  # sky
+    ("fde68a", "b45309"),  # amber
+    ("a7f3d0", "047857"),  # emerald
+    ("fecaca", "b91c1c"),  # red
+    ("ddd6fe", "6d28d9"),  # violet
+    ("d9f99d", "4d7c0f"),  # lime
+    ("fbcfe8", "be185d"),  # pink
+)
+_INK, _PAPER = "1c1917", "ffffff"
+BUBBLE = "dim"
+OTHER = f"#{_INK} on #a8a29e"
+FAINT = "dim"
+
+
+def style(action: Action, chunk: int = 0, chunks: int = 1) -> str:
+    """Rich's style of a block: `#ink on #background`."""
+    depth = chunk / (chunks - 1) if chunks > 1 else 0.0
+    light, dark = _HUES[(action.microbatch or 0) % len(_HUES)]
+    match action.kind:
+        case Kind.FORWARD:
+            return f"#{_INK} on #{_mix(light, dark, 0.35 * depth)}"
+        case Kind.BACKWARD | Kind.INPUT_BACKWARD:
+            return f"bold #{_PAPER} on #{_mix(dark, '000000', 0.35 * depth)}"
+        case Kind.WEIGHT_BACKWARD:
+            return f"#{_INK} on #{_mix(light, dark, 0.45)}"
+        case _:
+            return OTHER
+
+
+def _mix(one: str, other: str, share: float) -> str:
+    """The colour `share` of the way from `one` to `other`, both `rrggbb`."""
+    pairs = zip(bytes.fromhex(one), bytes.fromhex(other), strict=True)
+    return bytes(round(a + (b - a) * share) for a, b in pairs).hex()

@@ -1,0 +1,1 @@
+"""What happens in which order: actions, families, passes, operations and the one rule of dependency."""

@@ -1,0 +1,1 @@
+"""The simulator: plays a plan's operations against a clock."""

@@ -1,0 +1,70 @@
+"""The executor: plays a rank's row of operations through a Stage, waiting on the handles that `needs` names."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headway.schedule.needs import needs
+from headway.schedule.operation import Lane, Operation, Program
+from headway.trace import Span
+from headway.train.stage import Handle, Stage, perform
+from headway.units import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One operation of a row, with the places in the row whose handles it must wait for."""
+
+    operation: Operation
+    text: str
+    lane: Lane
+    waits: tuple[int, ...]
+
+
+def instructions(program: Program, pipeline_rank: int) -> tuple[Instruction, ...]:
+    """The row of a pipeline rank, ready to be played every step.
+
+    What runs in the compute lane is finished when it returns; what a peer must finish first is what a receive waits
+    for by itself. So only handles of this row are left to wait for.
+    """
+    row, index = program.rows[pipeline_rank], program.index[pipeline_rank]
+    found = []
+    for operation in row:
+        needed = [need for need in needs(program, pipeline_rank, operation) if need in index]
+        waits = tuple(sorted(index[need] for need in needed if program.lane(need) is not Lane.COMPUTE))
+        found.append(Instruction(operation, str(operation), program.lane(operation), waits))
+    return tuple(found)
+
+
+def play(
+    row: tuple[Instruction, ...], stage: Stage, rank: int, clock: Callable[[], float], note: Callable[[int], None]
+) -> tuple[Span, ...]:
+    """Play the row once; the spans are what happened.
+
+    `note(place)` is called before each operation, so that a dead rank's last one is known. A span that communicates
+    starts when it is issued and ends when it is waited for.
+    """
+    handles: dict[int, tuple[Handle, float]] = {}
+    spans: list[Span | None] = [None] * len(row)
+
+    def finish(place: int) -> None:
+        if place in handles:
+            handle, start = handles.pop(place)
+            handle.wait()
+            end, each = clock(), row[place]
+            spans[place] = Span(rank, each.lane, each.text, Seconds(start), Seconds(end), handle.edge, handle.bytes)
+
+    for place, instruction in enumerate(row):
+        for wait in instruction.waits:
+            finish(wait)
+        note(place)
+        start = clock()
+        handle = perform(stage, instruction.operation)
+        if handle is None:
+            spans[place] = Span(rank, instruction.lane, instruction.text, Seconds(start), Seconds(clock()))
+        else:
+            handles[place] = (handle, start)
+            if instruction.lane is Lane.COMPUTE:
+                finish(place)
+    for place in list(handles):
+        finish(place)
+    return tuple(span for span in spans if span)

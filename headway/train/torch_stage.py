@@ -1,0 +1,233 @@
+"""TorchStage: a rank's stages in torch, each unit an island of autograd so that backward goes unit by unit."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from headway.data.samples import IGNORE
+from headway.model.block import SHARED, Block
+from headway.plan.plan import Plan
+from headway.plan.work import TOTALS
+from headway.schedule.action import Action, Kind
+from headway.schedule.operation import Program
+from headway.train import blocks
+from headway.train.comm import Comm, Transfer
+from headway.train.flat import FlatUnit
+from headway.train.optimizer import AdamW
+from headway.train.saved import SavedBytes
+
+Place = tuple[int, int]  # (stage, micro-batch)
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a STEP summed over all ranks: squared gradient norm, loss, stop votes and valid tokens."""
+
+    squared_norm: float
+    loss: float
+    stop: bool
+    tokens: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether neither the loss nor any gradient is NaN or infinite."""
+        return self.squared_norm < float("inf") and abs(self.loss) < float("inf")
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """Tensors on their way between stages, by (stage that needs them, micro-batch)."""
+
+    inputs: dict[Place, Tensor] = field(default_factory=dict)
+    gradients: dict[Place, Tensor] = field(default_factory=dict)
+
+
+class TorchStage:
+    """The stages of one rank. Holds the units' flat buffers, the optimizer, and the tensors in flight."""
+
+    def __init__(self, plan: Plan, program: Program, rank: int, device: torch.device, comm: Comm) -> None:
+        self.plan, self.program, self.rank, self.device, self.comm = plan, program, rank, device, comm
+        self.dtype = getattr(torch, plan.train.precision)
+        self.units = {unit.name: FlatUnit(unit, self.dtype, device) for unit in plan.units_of_rank(rank)}
+        for unit in self.units.values():
+            unit.initialise(plan.model, plan.train.seed)
+        self.optimizer = AdamW(list(self.units.values()), plan.optimizer)
+        self.saved = SavedBytes()
+        self.stop = False
+        self.totals = Totals(0.0, 0.0, stop=False, tokens=0.0)
+        self.norm = 0.0
+        self.step = 0
+        coord = plan.layout.coord(rank)
+        self._data, self._pipeline = coord["data"], coord["pipeline"]
+        self._last = len(plan.stages) - 1
+        self._shape = (plan.train.microbatch, plan.data.sequence_length, plan.model.hidden)
+        self._box = _Inbox()
+        self._outputs: dict[Place, Tensor] = {}
+        self._input_gradients: dict[Place, Tensor] = {}
+        self._islands: dict[Place, list[tuple[str, Tensor, GradientEdge]]] = {}
+
+    def load(self, tokens: Tensor, targets: Tensor) -> None:
+        """Take this data rank's batch, [M, b, s] each, and forget the last step's gradients and loss."""
+        self._tokens = [each.clone() for each in tokens]
+        self._targets = [each.clone() for each in targets]
+        self._loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._count = torch.zeros((), dtype=torch.float64, device=self.device)
+        if self.program.trains:
+            for unit in self.units.values():
+                unit.grads.zero_()
+
+    @contextmanager
+    def evaluating(self, program: Program) -> Iterator[None]:
+        """Play `program`, which has no backward, in place of training."""
+        training, self.program = self.program, program
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.program = training
+
+    def begin(self) -> Transfer:
+        """Count this rank's valid targets and start their sum over the data axis."""
+        self._count.fill_(sum(int((targets != IGNORE).sum()) for targets in self._targets))
+        return self.comm.all_reduce(self._count, self.plan.layout.group(self.rank, "data"))
+
+    def forward(self, stage: int, microbatch: int) -> None:
+        """Run the stage's units in order, each detached from the one before."""
+        place = (stage, microbatch)
+        x = self._tokens[microbatch] if stage == 0 else self._box.inputs.pop(place)
+        targets = self._targets[microbatch] if stage == self._last else None
+        islands = []
+        with self.saved.counting(place):
+            for unit in self.plan.units_of_stage(stage):
+                if self.program.trains and x.is_floating_point():
+                    x = x.detach().requires_grad_()
+                y = x
+                for block in unit.blocks:
+                    y = blocks.forward(self.plan.model, block, self._leaves(unit.name, block), y, targets)
+                if self.program.trains:
+                    islands.append((unit.name, x, get_gradient_edge(y)))
+                x = y
+        if self.program.trains:
+            self._islands[place] = islands
+        if stage == self._last:
+            self._loss += x.detach()
+        elif self._is_here(stage + 1):
+            self._box.inputs[stage + 1, microbatch] = x.detach()
+        else:
+            self._outputs[place] = x.detach()
+
+    def backward(self, stage: int, microbatch: int, unit: str) -> None:
+        """Run the units' backward in reverse (or only `unit`'s, the next in line), adding to the flat gradients."""
+        place = (stage, microbatch)
+        islands = self._islands[place]
+        gradient = self._gradient(place)
+        while islands:
+            name, x, made = islands.pop()
+            torch.autograd.backward(made, gradient)
+            if x.grad is not None:
+                gradient, x.grad = x.grad, None
+            if name == unit:
+                break
+        if islands:
+            self._box.gradients[place] = gradient
+            return
+        del self._islands[place]
+        self.saved.release(place)
+        if stage and self._is_here(stage - 1):
+            self._box.gradients[stage - 1, microbatch] = gradient
+        elif stage:
+            self._input_gradients[place] = gradient
+
+    def send(self, action: Action) -> Transfer:
+        """Start sending the output to the next stage, or the input's gradient to the one before."""
+        assert action.stage is not None
+        assert action.microbatch is not None
+        forward = action.kind is Kind.SEND_F
+        made = self._outputs if forward else self._input_gradients
+        target = action.stage + (1 if forward else -1)
+        tensor = made.pop((action.stage, action.microbatch)).contiguous()
+        return self.comm.send(tensor, self._rank_of(target), self._tag(target, action.microbatch, forward=forward))
+
+    def receive(self, action: Action) -> Transfer:
+        """Start receiving the stage's input, or the gradient of its output."""
+        assert action.stage is not None
+        assert action.microbatch is not None
+        forward = action.kind is Kind.RECV_F
+        source = action.stage + (-1 if forward else 1)
+        tensor = torch.empty(self._shape, dtype=self.dtype, device=self.device)
+        box = self._box.inputs if forward else self._box.gradients
+        box[action.stage, action.microbatch] = tensor
+        tag = self._tag(action.stage, action.microbatch, forward=forward)
+        return self.comm.receive(tensor, self._rank_of(source), tag)
+
+    def reduce(self, unit: str) -> Transfer:
+        """Start summing a unit's flat gradients, in place and without a copy."""
+        flat = self.units[unit]
+        return self.comm.all_reduce(flat.grads, self.plan.group(self.rank, flat.unit))
+
+    def total(self) -> Transfer:
+        """Start the packed sum over all ranks; `read_totals` reads it."""
+        mine = self._loss if self._is_here(self._last) else 0.0
+        tokens = self._count if self._is_here(self._last) and self._data == 0 else 0.0
+        square = self._squared_norm() if self.program.trains else 0.0
+        self._packed = torch.zeros(TOTALS, dtype=torch.float64, device=self.device)
+        for i, value in enumerate((square, mine, float(self.stop), tokens)):
+            self._packed[i] = value
+        return self.comm.all_reduce(self._packed, tuple(range(self.plan.layout.world)))
+
+    def update(self) -> None:
+        """Clip by the global norm and step the optimizer; leave everything as it is if the totals are not finite."""
+        totals = self.read_totals()
+        self.norm = totals.squared_norm**0.5
+        if totals.finite:
+            clip = self.plan.optimizer.clip
+            if clip and self.norm > clip:
+                for unit in self.units.values():
+                    unit.grads.mul_(clip / (self.norm + 1e-6))  # torch's clip_grad_norm_ guards with 1e-6 as well
+            self.optimizer.step(self.step, self.plan.train.steps)
+        self.step += 1
+
+    def read_totals(self) -> Totals:
+        """The sums of the last `total`, once it has finished."""
+        square, loss, stop, tokens = self._packed.tolist()
+        self.totals = Totals(square, loss / max(tokens, 1.0), stop=stop > 0, tokens=tokens)
+        return self.totals
+
+    def _gradient(self, place: Place) -> Tensor:
+        """The gradient that the next unit's backward starts from; the loss is a mean over the batch's valid tokens."""
+        if place in self._box.gradients:
+            return self._box.gradients.pop(place)
+        assert place[0] == self._last
+        return (1.0 / self._count.clamp(min=1.0)).to(self.dtype)
+
+    def _squared_norm(self) -> Tensor:
+        """This rank's part of the squared norm: each parameter once, cut over the data axis."""
+        size = self.plan.layout.size("data")
+        square = torch.zeros((), dtype=torch.float64, device=self.device)
+        for unit in self.units.values():
+            if self.plan.holders(unit.unit)[0] == self._pipeline:
+                n = unit.unit.numel
+                part = unit.grads[n * self._data // size : n * (self._data + 1) // size]
+                square += torch.linalg.vector_norm(part).double() ** 2
+        return square
+
+    def _leaves(self, unit: str, block: Block) -> dict[str, Tensor]:
+        leaves = self.units[unit].leaves(block)
+        if SHARED in self.units and block.kind != "layer":
+            return {**leaves, **self.units[SHARED].shared}
+        return leaves
+
+    def _is_here(self, stage: int) -> bool:
+        return self.plan.schedule.ranks[stage] == self._pipeline
+
+    def _rank_of(self, stage: int) -> int:
+        coord = self.plan.layout.coord(self.rank)
+        return self.plan.layout.rank({**coord, "pipeline": self.plan.schedule.ranks[stage]})
+
+    def _tag(self, stage: int, microbatch: int, *, forward: bool) -> int:
+        """A number for each message: of the stage that needs it, its micro-batch and direction."""
+        return 2 * (stage * self.plan.num_microbatches + microbatch) + forward

@@ -1,0 +1,227 @@
+"""A worker process: one rank of the job, from joining the group to the files that the run leaves.
+
+python -m headway.train.worker RUN_DIRECTORY      (started by torchrun's agent)
+"""
+
+import json
+import resource
+import signal
+import socket
+import statistics
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway import env
+from headway import trace as traces
+from headway.data import corpus as corpora
+from headway.data import split as splits
+from headway.data.samples import Batch, Samples, Slice
+from headway.errors import HeadwayError, JobError, PlanError
+from headway.plan import plan as plans
+from headway.plan.plan import Plan
+from headway.plan.work import model_flops_per_token
+from headway.trace import Trace
+from headway.train import comm, weights
+from headway.train.generate import generate
+from headway.train.loop import StepResult, Trainer
+from headway.train.pulse import Pulse
+from headway.train.torch_stage import TorchStage
+from headway.units import Bytes
+
+WARM_UP = 3  # steps that the median of the measured step leaves out
+SAVED_STEP = 1  # the step whose saved tensors are counted; the hooks slow it down
+SAMPLE_BYTES = 240
+Show = Callable[[dict[str, Any]], None]
+
+
+def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show | None = None) -> Path:
+    """Train as one rank of `plan`; the run's directory.
+
+    Rank 0's `prepare` makes the directory. It gets `metrics.jsonl` (a line a step), `measured.trace.json.gz`,
+    `model.safetensors` and `summary.json`; `show` is told each line that rank 0 writes.
+    """
+    if worker.world != plan.layout.world:
+        raise PlanError(
+            f"the plan has {plan.layout.world} ranks ({plan.layout}), but {worker.world} processes were started. "
+            f"Start {plan.layout.world}, or change parallel in the job."
+        )
+    torch.set_num_threads(1)
+    device = comm.start(plan, worker)
+    directory = Path(comm.from_rank_0(lambda: str(prepare())))
+    (directory / "log").mkdir(exist_ok=True)
+    try:
+        pulse = Pulse(directory / "log" / f"rank-{worker.rank}.at")
+        pulse("start", "making the stages")
+        stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: setattr(stage, "stop", True))
+        _train(plan, Trainer(plan, stage, pulse), directory, show or (lambda _: None))
+    except BaseException as error:
+        _report(directory, worker.rank, error)
+        raise
+    finally:
+        comm.stop()
+    return directory
+
+
+def _train(plan: Plan, trainer: Trainer, directory: Path, show: Show) -> None:
+    """All steps with their evaluations and metrics, then the run's closing files."""
+    stage, part = trainer.stage, _slice(plan, trainer.stage.rank)
+    train, held_out = _samples(plan)
+    validation = _validation(held_out, part)
+    log = _Log(plan, directory, stage.rank, show)
+    results: list[StepResult] = []
+    saved = 0
+    if validation:
+        log.write({"step": 0, "validation_loss": trainer.evaluate(validation)})
+    for step in range(plan.train.steps):
+        if counted := step == min(SAVED_STEP, plan.train.steps - 1):
+            stage.saved.start(unit.params for unit in stage.units.values())
+        result = trainer.train_step(train.train_batch(step, part))
+        saved = stage.saved.stop() if counted else saved
+        results.append(result)
+        log.step(result)
+        if not result.finite and plan.train.on_nonfinite == "stop":
+            raise JobError(
+                f"step {step}: the loss is {result.loss} and the gradient norm {result.grad_norm}; no rank updated its "
+                f"weights. Lower optimizer.lr, or set train.on_nonfinite: skip to leave such steps out."
+            )
+        last = result.stop or step + 1 == plan.train.steps
+        every = plan.train.evaluate_every
+        if validation and (last or (every and (step + 1) % every == 0)):
+            log.write({"step": step + 1, "validation_loss": trainer.evaluate(validation)})
+        if last:
+            break
+    _close(plan, trainer, directory, results, saved, log)
+
+
+def _close(plan: Plan, trainer: Trainer, directory: Path, results: list[StepResult], saved: int, log: "_Log") -> None:
+    """Gather the measured trace and the weights on rank 0, and write the run's closing files."""
+    stage = trainer.stage
+    trainer.note("end", "gathering the trace and the weights")
+    measured = comm.to_rank_0((results[-1].spans, _memory(stage, saved)))
+    whole = weights.gather(plan, stage)
+    if measured is None or whole is None:
+        return
+    zero = min(span.start for spans, _ in measured for span in spans)
+    spans = tuple(traces.shifted(span, -zero) for spans, _ in measured for span in spans)
+    trace = Trace("measured", spans, {rank: memory for rank, (_, memory) in enumerate(measured)})
+    traces.write(directory / "measured.trace.json.gz", trace)
+    weights.write(directory / "model.safetensors", whole, plan.model)
+    seconds = statistics.median(r.seconds for r in results[min(WARM_UP, len(results) - 1) :])
+    sample = None
+    if not stage.stop and plan.data.tokenizer == "bytes":
+        sample = generate(plan.model, whole, b"def ", length=SAMPLE_BYTES).decode("utf-8", "replace")
+    summary = {
+        "steps": len(results),
+        "interrupted": results[-1].stop,
+        "skipped_steps": sum(not r.finite for r in results),
+        "first_loss": results[0].loss,
+        "last_loss": results[-1].loss,
+        "first_validation_loss": log.validation[0] if log.validation else None,
+        "last_validation_loss": log.validation[-1] if log.validation else None,
+        "measured_step_seconds": seconds,
+        "tokens_per_second": plan.tokens_per_step / seconds,
+        "sample": sample,
+    }
+    (directory / "summary.json").write_text(json.dumps(summary, indent=1))
+
+
+class _Log:
+    """Rank 0's metrics, as lines of `metrics.jsonl`; the other ranks write nothing."""
+
+    def __init__(self, plan: Plan, directory: Path, rank: int, show: Show) -> None:
+        self.plan, self.show, self.validation = plan, show, list[float]()
+        self._file = (directory / "metrics.jsonl").open("w") if rank == 0 else None
+        self._flops = model_flops_per_token(plan)
+        self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
+        predicted = directory / "predicted.trace.json.gz"
+        self._predicted = traces.read(predicted).makespan if rank == 0 and predicted.exists() else None
+
+    def step(self, result: StepResult) -> None:
+        """The line of a training step."""
+        rate = result.tokens / result.seconds
+        self.write(
+            {
+                "step": result.step + 1,
+                "loss": result.loss,
+                "grad_norm": result.grad_norm,
+                "learning_rate": result.learning_rate,
+                "tokens_per_second": rate,
+                "mfu": rate * self._flops / self._peak,
+                "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "seconds": result.seconds,
+                "predicted_seconds": self._predicted,
+            }
+        )
+
+    def write(self, line: dict[str, Any]) -> None:
+        """One line, on disk at once."""
+        if "validation_loss" in line:
+            self.validation.append(line["validation_loss"])
+        if self._file:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+            self.show(line)
+
+
+def _samples(plan: Plan) -> tuple[Samples, Samples | None]:
+    corpus = corpora.load(plan.data.path, Path())
+    length, seed = plan.data.sequence_length, plan.train.seed
+    both = splits.split(corpus, validation=plan.data.validation, seed=seed, sequence_length=length)
+    held_out = Samples(both.validation, length, seed) if plan.data.validation else None
+    return Samples(both.train, length, seed), held_out
+
+
+def _slice(plan: Plan, rank: int) -> Slice:
+    data = plan.layout.coord(rank)["data"]
+    return Slice(data, plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
+
+
+def _validation(samples: Samples | None, part: Slice) -> list[Batch]:
+    if samples is None:
+        return []
+    return [samples.validation_batch(i, part) for i in range(samples.num_validation_batches(part.global_batch))]
+
+
+def _memory(stage: TorchStage, saved: int) -> dict[str, Bytes]:
+    """Category → bytes of this rank's live tensors, and the most that autograd held."""
+    units = stage.units.values()
+    return {
+        "parameters": Bytes(sum(unit.params.nbytes for unit in units)),
+        "gradients": Bytes(sum(unit.grads.nbytes for unit in units)),
+        "optimizer": Bytes(sum(tensor.nbytes for tensor in stage.optimizer.tensors())),
+        "activations": Bytes(saved),
+    }
+
+
+def _report(directory: Path, rank: int, error: BaseException) -> None:
+    """Why this rank ended, for the launcher to read: whether it lost a peer or failed by itself."""
+    at = (directory / "log" / f"rank-{rank}.at").read_text().strip()
+    lost = isinstance(error, comm.PeerLostError)
+    text = str(error) if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
+    report = {"lost_peer": lost, "error": text, "at": at, "host": socket.gethostname()}
+    (directory / "log" / f"rank-{rank}.error.json").write_text(json.dumps(report))
+    if not isinstance(error, HeadwayError):
+        traceback.print_exception(error)
+
+
+def main(directory: Path) -> int:
+    """The worker that the agent starts: everything it needs is in the run directory."""
+    worker = env.worker()
+    assert worker is not None, "started by torchrun's agent, which sets RANK and the rest"
+    try:
+        run(plans.read(directory / "plan.json"), worker, lambda: directory)
+    except HeadwayError as error:
+        sys.stderr.write(f"rank {worker.rank}: {error}\n")
+        return error.exit_status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

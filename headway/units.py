@@ -1,0 +1,101 @@
+"""Quantities as types (seconds, bytes, FLOPs) with their parsers and their text for people."""
+
+import re
+from enum import StrEnum
+from typing import NewType
+
+from headway.errors import PlanError
+
+Seconds = NewType("Seconds", float)
+Bytes = NewType("Bytes", int)
+Flops = NewType("Flops", int)
+BytesPerSecond = NewType("BytesPerSecond", float)
+FlopsPerSecond = NewType("FlopsPerSecond", float)
+
+
+class Dtype(StrEnum):
+    """The element types that a plan may name, in torch's spelling."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+    @property
+    def bytes(self) -> Bytes:
+        """Bytes of one element."""
+        return Bytes({Dtype.FLOAT32: 4, Dtype.FLOAT64: 8}[self])
+
+
+_DECIMAL = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_NUMBER = r"\s*([0-9]{1,30}(?:\.[0-9]*)?(?:e[0-9]{1,2})?)\s*"
+_BYTES = re.compile(_NUMBER + r"(?:([KMGT]i?)?B)?\s*")
+_BANDWIDTH = re.compile(_NUMBER + r"([KMGT]?)(bps|bit/s|B/s)\s*")
+
+
+def parse_bytes(text: str | int) -> Bytes:
+    """Bytes from `64GiB`, `1.5MB`, `4096` or a whole number.
+
+    >>> parse_bytes("4MiB"), parse_bytes("2KB"), parse_bytes(17)
+    (4194304, 2000, 17)
+    """
+    if isinstance(text, int):
+        return Bytes(text)
+    match = _BYTES.fullmatch(text)
+    if not match:
+        raise PlanError(f"'{text}' is not a number of bytes. Write it like 64KiB, 4MiB or 80GB.")
+    return Bytes(round(float(match[1]) * (_DECIMAL | _BINARY)[match[2] or ""]))
+
+
+def parse_bandwidth(text: str) -> BytesPerSecond:
+    """Bytes per second from `400Gbps` (bits) or `25GB/s` (bytes).
+
+    >>> parse_bandwidth("400Gbps") == parse_bandwidth("50GB/s") == 50e9
+    True
+    """
+    match = _BANDWIDTH.fullmatch(text)
+    if not match:
+        raise PlanError(f"'{text}' is not a bandwidth. Write it like 400Gbps or 50GB/s.")
+    return BytesPerSecond(float(match[1]) * _DECIMAL[match[2]] / (1 if match[3] == "B/s" else 8))
+
+
+def show_bytes(value: float) -> str:
+    """Bytes for people, in binary units.
+
+    >>> show_bytes(1536), show_bytes(80 * 2**30), show_bytes(12)
+    ('1.50 KiB', '80.0 GiB', '12 B')
+    """
+    for name, size in reversed(_BINARY.items()):
+        if name and abs(value) >= size:
+            return f"{_three_digits(value / size)} {name}B"
+    return f"{value:.0f} B"
+
+
+def show_seconds(value: float) -> str:
+    """Seconds for people, with a fitting prefix.
+
+    >>> show_seconds(0.0123), show_seconds(2), show_seconds(4.5e-5), show_seconds(0)
+    ('12.3 ms', '2.00 s', '45.0 µs', '0 s')
+    """
+    if value == 0:
+        return "0 s"
+    for name, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= size:
+            return f"{_three_digits(value / size)} {name}"
+    return f"{value * 1e9:.1f} ns"
+
+
+def show_count(value: float) -> str:
+    """A large number for people, in decimal units.
+
+    >>> show_count(174_591_000_000), show_count(812), show_count(6.3e6)
+    ('175 G', '812', '6.30 M')
+    """
+    for name, size in reversed(_DECIMAL.items()):
+        if name and abs(value) >= size:
+            return f"{_three_digits(value / size)} {name}"
+    return f"{value:.0f}"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"

@@ -1,0 +1,79 @@
+"""headway plan: what it shows, the file it writes, the document it prints, and the status of a misfit."""
+
+import json
+
+import pytest
+
+from headway.cli.main import main
+from headway.plan.plan import digest, read
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture
+def job(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text("model: gpt-tiny\ncluster: a100-80gb-hdr\n")
+    return str(path)
+
+
+def test_the_tables_say_who_holds_what_and_fit_100_columns(job, capsys):
+    assert main(["plan", job]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 100
+    for said in ("embedding, layers 0, 1", "layers 2, 3, head", "{0,1}, {2,3}", "{0,2}, {1,3}", "1f1b, P=2 M=4 V=1"):
+        assert said in out
+    assert "Fits: rank 0 needs 40.2 MiB of 80.0 GiB" in out
+
+
+def test_the_json_document_agrees_with_the_plan_that_was_written(job, tmp_path, capsys):
+    target = tmp_path / "plan.json"
+    assert main(["plan", job, "--json", "--output", str(target)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    plan = read(target)
+    assert found["digest"] == digest(plan)
+    assert found["layout"] == {"tensor": 1, "context": 1, "data": 2, "pipeline": 2, "world": 4}
+    assert found["groups"]["data"] == [[0, 1], [2, 3]]
+    assert [stage["blocks"] for stage in found["stages"]] == [list(stage) for stage in plan.stages]
+    assert found["parameters"] == sum(unit.numel for unit in plan.units)
+    assert found["schedule"] | {"bubble": 0} == {
+        "name": "1f1b", "pipeline": 2, "microbatches": 4, "chunks": 1, "bubble": 0,
+    }  # fmt: skip
+    assert set(found["memory"]) == {"0", "1", "2", "3"}
+    for peaks in found["memory"].values():
+        assert peaks.pop("total") == sum(peaks.values())
+    assert found["fits"] is True
+
+
+def test_a_plan_read_back_is_the_same_plan(job, tmp_path, capsys):
+    target = tmp_path / "plan.json"
+    assert main(["plan", job, "--json", "--output", str(target)]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main(["plan", str(target), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_a_plan_that_does_not_fit_is_shown_and_exits_1(job, capsys):
+    changes = ["model=gpt-22b", "data.sequence_length=2048", "train.global_batch=8", "train.microbatch=2"]
+    assert main(["plan", job, *(word for change in changes for word in ("--set", change))]) == 1
+    printed = capsys.readouterr()
+    assert "Does not fit: rank 0 needs" in printed.out
+    assert printed.err.startswith("Error: the plan does not fit: rank 0 needs")
+    assert "What would help: " in printed.err
+
+
+def test_many_data_replicas_are_shown_as_one_row(job, capsys):
+    changes = ["parallel.data=64", "train.global_batch=256"]
+    assert main(["plan", job, *(word for change in changes for word in ("--set", change))]) == 0
+    out = capsys.readouterr().out
+    assert "0–63" in out
+    assert "(64 groups)" in out
+
+
+def test_a_file_that_cannot_be_written_is_the_users_mistake(job, tmp_path, capsys):
+    assert main(["plan", job, "--output", str(tmp_path / "none" / "plan.json")]) == 2
+    assert "cannot be written" in capsys.readouterr().err

@@ -1,0 +1,63 @@
+"""headway simulate: the predicted figures, the timeline, the trace file and the JSON document."""
+
+import dataclasses
+import json
+
+import pytest
+
+from headway import trace as traces
+from headway.cli.main import main
+from headway.cluster import presets
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture
+def job(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text("model: gpt-tiny\ncluster: a100-80gb-hdr\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["step.json", "step.json.gz"])
+def test_the_trace_file_holds_what_the_document_says(job, tmp_path, name, capsys):
+    path = tmp_path / name
+    assert main(["simulate", job, "--json", "--trace", str(path)]) == 0
+    found, trace = json.loads(capsys.readouterr().out), traces.read(path)
+    assert found["step_seconds"] == trace.makespan
+    assert found["bubble"] == trace.bubble()
+    assert found["edges"] == trace.edges()
+    assert found["tokens_per_second"] == pytest.approx(32 * 256 / trace.makespan)
+    assert 0 < found["mfu"] < 1
+    peaks = found["peak_memory"]["3"]
+    assert peaks.pop("total") == sum(peaks.values())
+    assert peaks == trace.memory[3]
+
+
+def test_the_page_has_figures_edges_and_a_timeline_within_the_width(job, capsys):
+    assert main(["simulate", job]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 120
+    for said in ("tokens/s", "MFU", "0→2, 1→3, 2→0, 3→1", "2.00 MiB", "\nrank 3 ·"):
+        assert said in out
+
+
+def test_a_timeline_of_too_many_ranks_is_left_to_the_trace_file(job, capsys):
+    assert main(["simulate", job, "--set", "parallel.data=32", "--set", "train.global_batch=128"]) == 0
+    assert "No timeline here: it would take 64 ranks." in capsys.readouterr().out
+
+
+def test_waiting_for_shared_cores_is_not_passed_off_as_a_bubble(tmp_path, capsys):
+    cluster = dataclasses.asdict(dataclasses.replace(presets.local_cpu(), shared_cores=2))
+    (tmp_path / "small.yaml").write_text(json.dumps({"cluster": cluster}))
+    assert main(["simulate", str(tmp_path / "small.yaml")]) == 0
+    assert "(includes waiting: 4 ranks share 2 cores)" in capsys.readouterr().out
+
+
+def test_a_trace_file_of_another_kind_is_refused(job, tmp_path, capsys):
+    assert main(["simulate", job, "--trace", str(tmp_path / "step.txt")]) == 2
+    assert "must end in .json or .json.gz" in capsys.readouterr().err

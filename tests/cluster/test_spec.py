@@ -1,0 +1,43 @@
+"""Clusters: nodes, links and peaks."""
+
+import dataclasses
+
+import pytest
+
+from headway.cluster.presets import preset
+from headway.cluster.spec import Cluster
+from headway.errors import PlanError
+from headway.units import Dtype
+
+CLUSTER = dataclasses.replace(preset("a100-80gb-hdr"), nodes=3)
+
+
+def test_ranks_fill_a_node_before_the_next():
+    assert [CLUSTER.node(rank) for rank in (0, 7, 8, 23)] == [0, 0, 1, 2]
+    assert CLUSTER.num_devices == 24
+
+
+def test_the_link_among_ranks_is_the_slowest_that_they_need():
+    assert CLUSTER.link(0, 7) is CLUSTER.inside
+    assert CLUSTER.link(7, 8) is CLUSTER.between
+    assert CLUSTER.link(0, 1, 2, 16) is CLUSTER.between
+
+
+def test_the_peak_counts_every_device():
+    assert CLUSTER.peak(24, Dtype.FLOAT32) == 24 * CLUSTER.device.peak[Dtype.FLOAT32]
+
+
+@pytest.mark.parametrize(("world", "devices"), [(1, 1), (2, 2), (8, 2), (9, 3), (16, 4)])
+def test_ranks_that_share_cores_count_them_once(world, devices):
+    shared = dataclasses.replace(CLUSTER, shared_cores=2)
+    assert shared.peak(world, Dtype.FLOAT32) == devices * CLUSTER.device.peak[Dtype.FLOAT32]
+
+
+@pytest.mark.parametrize(("nodes", "devices"), [(0, 8), (2, 0), (-1, 8)])
+def test_a_cluster_without_devices_is_refused(nodes, devices):
+    with pytest.raises(PlanError, match=f"got {nodes} nodes of {devices}"):
+        Cluster("none", nodes, devices, CLUSTER.device, CLUSTER.inside, CLUSTER.between)
+
+
+def test_a_cluster_says_what_it_is():
+    assert str(CLUSTER) == "a100-80gb-hdr: 3 × 8 A100-80GB"

@@ -1,0 +1,25 @@
+"""Fixtures that many tests share, and how hypothesis searches."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).parent.parent
+if str(ROOT) not in sys.path:  # `python -m pytest` puts it there, the script `pytest` does not
+    sys.path.insert(0, str(ROOT))
+
+# the same examples on every run: a red test stays red, a green one stays green
+settings.register_profile("headway", deadline=None, derandomize=True, max_examples=25)
+settings.load_profile("headway")
+
+
+@pytest.fixture(scope="session")
+def plan_of():
+    """A function from sections of a job file to the plan, on a cluster that is the same on every machine."""
+    from headway.plan.build import build
+    from headway.plan.job import Job
+    from headway.plan.read import decode
+
+    return lambda **sections: build(decode(Job, {"cluster": "a100-80gb-hdr", **sections}, "job"))

@@ -1,0 +1,128 @@
+"""The document: its file, its digest, its units and groups."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.errors import PlanError
+from headway.plan import plan as plans
+from headway.plan.job import Run
+from headway.schedule.operation import Lane
+
+_PARALLEL = st.fixed_dictionaries(
+    {
+        "pipeline": st.integers(1, 3),
+        "data": st.sampled_from([1, 2]),
+        "schedule": st.sampled_from(["gpipe", "1f1b"]),
+        "unit_bytes": st.sampled_from([1, 2**20, 2**40]),
+    }
+)
+
+
+@given(_PARALLEL, st.booleans(), st.floats(1e-12, 1e3))
+def test_a_plan_survives_its_file(plan_of, parallel, tied, lr):
+    plan = plan_of(parallel=parallel, model={"preset": "gpt-tiny", "tied": tied}, optimizer={"lr": lr})
+    again = plans.loads(plans.dumps(plan))
+    assert again == plan
+    assert plans.digest(again) == plans.digest(plan)
+    assert again.program.rows == plan.program.rows
+
+
+def test_a_plan_on_this_machine_survives_its_file(plan_of):
+    plan = plan_of(cluster="local-cpu")
+    assert plans.loads(plans.dumps(plan)) == plan
+
+
+def test_a_digest_is_twelve_hexadecimal_digits_and_the_same_for_ever(plan_of):
+    digest = plans.digest(plan_of())
+    assert len(digest) == 12
+    int(digest, 16)
+    assert digest == plans.digest(plan_of())
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"model": {"preset": "gpt-tiny", "layers": 5}},
+        {"cluster": "h800-hpn"},
+        {"parallel": {"schedule": "gpipe"}},
+        {"parallel": {"pipeline": 3}},
+        {"parallel": {"unit_bytes": 1}},
+        {"train": {"seed": 1}},
+        {"train": {"microbatch": 2}},
+        {"train": {"steps": 201}},
+        {"optimizer": {"lr": 1e-3}},
+        {"data": {"path": "texts"}},
+    ],
+    ids=str,
+)
+def test_the_digest_changes_with_anything_that_is_played(plan_of, sections):
+    assert plans.digest(plan_of(**sections)) != plans.digest(plan_of())
+
+
+def test_the_digest_does_not_change_with_names_and_places(plan_of):
+    plan = plan_of()
+    moved = dataclasses.replace(plan, name="other", run=Run(directory="elsewhere"))
+    assert plans.digest(moved) == plans.digest(plan)
+    assert moved != plan
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"layout": 5}', '{"schedule": {}}', "null"])
+def test_text_that_is_no_plan_is_refused(text):
+    with pytest.raises(PlanError):
+        plans.loads(text, "x.json")
+
+
+def test_a_plan_file_that_is_not_there_is_refused_with_its_path(tmp_path):
+    with pytest.raises(PlanError, match=r"nowhere\.json cannot be read"):
+        plans.read(tmp_path / "nowhere.json")
+
+
+def test_every_rank_holds_the_units_of_its_stages_and_the_shared_weight_where_it_is_used(plan_of):
+    plan = plan_of(parallel={"pipeline": 3, "data": 2, "unit_bytes": 1})
+    held = [[unit.name for unit in plan.units_of_rank(rank)] for rank in range(6)]
+    assert held[0] == held[1]
+    assert held[4] == held[5]
+    assert [name for rank in (0, 2, 4) for name in held[rank] if name != "tokens"] == [
+        "embedding",
+        "layers.0",
+        "layers.1",
+        "layers.2",
+        "layers.3",
+        "head",
+    ]
+    assert ["tokens" in held[rank] for rank in range(6)] == [True, True, False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("parallel", "shared", "first"),
+    [
+        ({"pipeline": 1, "data": 1}, (0,), (0,)),
+        ({"pipeline": 1, "data": 3}, (0, 1, 2), (0, 1, 2)),
+        ({"pipeline": 3, "data": 1}, (0, 2), (0,)),
+        ({"pipeline": 3, "data": 2}, (0, 1, 4, 5), (0, 1)),
+    ],
+)
+def test_a_units_group_is_everyone_who_holds_it(plan_of, parallel, shared, first):
+    plan = plan_of(parallel=parallel, train={"global_batch": 24, "microbatch": 4})
+    tokens, unit = plan.units[-1], plan.units[0]
+    for rank in shared:
+        assert plan.group(rank, tokens) == shared
+    assert plan.group(0, unit) == first
+
+
+def test_a_shared_weight_is_reduced_after_its_last_use(plan_of):
+    plan = plan_of(parallel={"pipeline": 3, "data": 2, "unit_bytes": 1})
+    reduced = [part.reduced for part in plan.parts]
+    assert ("tokens", "embedding", Lane.SHARED) in reduced[0]
+    assert ("tokens", "head", Lane.SHARED) in reduced[2]
+    assert not [name for name, _, _ in reduced[1] if name == "tokens"]
+    alone = plan_of(parallel={"pipeline": 1, "data": 2, "unit_bytes": 1})
+    assert ("tokens", "embedding", Lane.SHARED) in alone.parts[0].reduced
+
+
+def test_a_rank_with_both_ends_of_an_interleaved_model_reduces_the_shared_weight_once(plan_of):
+    plan = plan_of(parallel={"pipeline": 1, "data": 2, "chunks": 2, "schedule": "interleaved"})
+    assert [sum(name == "tokens" for name, _, _ in part.reduced) for part in plan.parts] == [1, 0]

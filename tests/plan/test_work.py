@@ -1,0 +1,144 @@
+"""Work: FLOPs, bytes and memory of each operation, exactly."""
+
+from collections import Counter
+
+import pytest
+
+from headway.plan.work import group_edge, message_bytes, model_flops_per_token, work
+from headway.schedule.operation import parse
+
+B, S, H, V, LAYERS, M = 4, 256, 128, 256, 4, 4
+FORWARD = LAYERS * (24 * B * S * H**2 + 4 * B * S**2 * H) + 2 * B * S * H * V  # FLOPs of one micro-batch
+
+LAYOUTS = [
+    {"pipeline": 1, "data": 1},
+    {"pipeline": 3, "data": 1},
+    {"pipeline": 2, "data": 2},
+    {"pipeline": 2, "data": 2, "schedule": "gpipe", "unit_bytes": 1},
+    {"pipeline": 2, "data": 2, "schedule": "interleaved", "chunks": 2},
+    {"pipeline": 1, "data": 2, "schedule": "interleaved", "chunks": 3, "unit_bytes": 1},
+]
+each = pytest.mark.parametrize("parallel", LAYOUTS, ids=str)
+
+
+def _plan(plan_of, parallel, **sections):
+    return plan_of(parallel=parallel, train={"global_batch": B * M * parallel["data"], "microbatch": B}, **sections)
+
+
+def _works(plan, rank, program=None):
+    program = program or plan.program
+    row = program.rows[plan.layout.coord(rank)["pipeline"]]
+    return [(op, work(plan, program, rank, op)) for op in row]
+
+
+def _work(plan, rank, text):
+    return work(plan, plan.program, rank, parse(text))
+
+
+@each
+def test_a_step_takes_three_times_the_forward_flops_of_its_microbatches(plan_of, parallel):
+    """Backward does twice the products of forward; no layout changes the sum."""
+    plan = _plan(plan_of, parallel)
+    for data in range(parallel["data"]):
+        ranks = [plan.layout.rank({"pipeline": p, "data": data}) for p in range(parallel["pipeline"])]
+        assert sum(done.flops for rank in ranks for _, done in _works(plan, rank)) == 3 * FORWARD * M
+
+
+@each
+def test_an_evaluation_takes_the_forward_flops_alone(plan_of, parallel):
+    plan = _plan(plan_of, parallel)
+    ranks = [plan.layout.rank({"pipeline": p}) for p in range(parallel["pipeline"])]
+    works = [done for rank in ranks for _, done in _works(plan, rank, plan.evaluation_program)]
+    assert sum(done.flops for done in works) == FORWARD * M
+    assert not any("activations" in done.takes for done in works)
+
+
+@each
+def test_model_flops_are_those_of_a_token_under_every_layout(plan_of, parallel):
+    assert model_flops_per_token(_plan(plan_of, parallel)) == 3 * FORWARD / (B * S)
+
+
+@each
+def test_memory_that_a_step_takes_it_gives_back(plan_of, parallel):
+    plan = _plan(plan_of, parallel)
+    for program in (plan.program, plan.evaluation_program):
+        for rank in range(plan.layout.world):
+            held = Counter()
+            for _, done in _works(plan, rank, program):
+                held.update(done.takes)
+                held.subtract(done.gives)
+            assert not any(held.values()), f"rank {rank} keeps {held}"
+
+
+@pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("float64", 8)])
+def test_a_message_is_microbatch_times_sequence_times_hidden(plan_of, precision, size):
+    plan = plan_of(train={"microbatch": 2, "precision": precision, "reduce_dtype": "float64"})
+    assert message_bytes(plan) == 2 * 256 * 128 * size
+
+
+def test_both_ends_of_a_message_name_the_same_edge_and_bytes(plan_of):
+    plan = _plan(plan_of, {"pipeline": 3, "data": 2})
+    size = B * S * H * 4
+    pairs = [(1, "0SEND_F3", 3, "1RECV_F3", "1→3"), (4, "2SEND_B3", 2, "1RECV_B3", "4→2")]
+    for sender, send, receiver, receive, edge in pairs:
+        sent, received = _work(plan, sender, send), _work(plan, receiver, receive)
+        assert (sent.edge, sent.bytes, sent.group) == (received.edge, received.bytes, received.group)
+        assert (sent.edge, sent.bytes) == (edge, size)
+
+
+def test_a_message_between_chunks_goes_round_from_the_last_rank_to_the_first(plan_of):
+    plan = _plan(plan_of, {"pipeline": 2, "data": 2, "schedule": "interleaved", "chunks": 2})
+    assert _work(plan, 3, "1SEND_F0").edge == _work(plan, 1, "2RECV_F0").edge == "3→1"
+
+
+def test_a_reduction_moves_the_units_gradients_among_all_who_hold_them(plan_of):
+    plan = _plan(plan_of, {"pipeline": 2, "data": 2, "unit_bytes": 1})
+    named = {unit.name: unit for unit in plan.units}
+    layer = _work(plan, 1, "0REDUCE_GRAD/layers.0")
+    assert (layer.edge, layer.bytes) == ("{0,1}", named["layers.0"].numel * 4)
+    for rank, text in ((0, "0REDUCE_GRAD/tokens"), (3, "1REDUCE_GRAD/tokens")):
+        shared = _work(plan, rank, text)
+        assert (shared.edge, shared.bytes) == ("{0,1,2,3}", V * H * 4)
+
+
+def test_gradients_may_be_reduced_in_a_wider_dtype(plan_of):
+    train = {"reduce_dtype": "float64"}
+    plan = plan_of(parallel={"pipeline": 1, "data": 2, "unit_bytes": 1}, train=train)
+    assert _work(plan, 0, "0REDUCE_GRAD/tokens").bytes == V * H * 8
+
+
+def test_every_reduction_of_a_step_is_one_unit_of_the_rank(plan_of):
+    plan = _plan(plan_of, {"pipeline": 2, "data": 2, "unit_bytes": 1})
+    for rank in range(4):
+        reduced = [op.part for op, done in _works(plan, rank) if str(op.action).endswith("REDUCE_GRAD") and done.bytes]
+        assert sorted(reduced) == sorted(unit.name for unit in plan.units_of_rank(rank))
+
+
+def test_begin_counts_over_the_data_axis_and_the_total_over_the_world(plan_of):
+    plan = _plan(plan_of, {"pipeline": 2, "data": 2})
+    begin, total = _work(plan, 2, "BEGIN"), _work(plan, 0, "STEP/total")
+    assert (begin.edge, begin.bytes) == ("{2,3}", 8)
+    assert (total.edge, total.bytes) == ("{0,1,2,3}", 32)
+    assert _work(plan, 0, "STEP/update").edge == ""
+
+
+def test_one_rank_alone_sends_nothing(plan_of):
+    plan = _plan(plan_of, {"pipeline": 1, "data": 1})
+    assert all((done.edge, done.bytes) == ("", 0) for _, done in _works(plan, 0))
+
+
+def test_the_expanded_backward_does_what_the_whole_one_does(plan_of):
+    plan = _plan(plan_of, {"pipeline": 2, "data": 2, "unit_bytes": 1})
+    whole = _work(plan, 2, "1B0")
+    parts = [done for op, done in _works(plan, 2) if str(op.action) == "1B3"]
+    assert len(parts) > 1
+    assert sum(done.flops for done in parts) == whole.flops
+    assert sum(done.traffic for done in parts) == whole.traffic
+    assert sum(done.kernels for done in parts) == whole.kernels
+    for taken in ("takes", "gives"):
+        together = sum((Counter(getattr(done, taken)) for done in parts), Counter())
+        assert dict(together) == getattr(whole, taken)
+
+
+def test_an_edge_of_a_collective_is_its_ranks():
+    assert group_edge((0, 2, 10)) == "{0,2,10}"

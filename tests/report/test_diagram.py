@@ -1,0 +1,89 @@
+"""The pipeline diagram: blocks where the trace has them, readable with and without colour, cut with a note."""
+
+import pytest
+
+from headway.report import diagram
+from headway.report.diagram import draw, fit
+from headway.schedule import families
+from headway.sim import unit_time
+from headway.trace import Span, Trace
+from headway.units import Seconds
+
+
+def trace_of(family, pipeline, microbatches, chunks=1):
+    schedule = families.build(family, pipeline=pipeline, microbatches=microbatches, chunks=chunks)
+    return unit_time.play(schedule).trace
+
+
+def text(line):
+    return "".join(piece.text for piece in line)
+
+
+def drawn(trace, columns, *, coloured=False):
+    scale = fit([trace], columns=columns, coloured=coloured)
+    return [text(line) for line in draw(trace, scale)]
+
+
+def test_one_forward_one_backward_looks_as_in_the_paper_and_forward_backward_and_bubble_differ_as_plain_text():
+    # 15 units of time on 37 columns: 2 for a forward, 4 for a backward
+    assert drawn(trace_of("1f1b", 2, 4), 37) == [
+        "rank 0 0 1 ····[0 ]2 [1 ]3 [2 ]··[3 ]",
+        "rank 1 ··0 [0 ]1 [1 ]2 [2 ]3 [3 ]····",
+    ]
+
+
+def test_the_second_chunk_has_a_subscript():
+    assert drawn(trace_of("interleaved", 2, 2, chunks=2), 40)[0] == "rank 0 0 1 0₁1₁····[0₁]··[1₁][0 ][1 ]"
+
+
+def test_in_colour_forward_and_backward_differ_by_style_and_need_no_brackets():
+    trace = trace_of("gpipe", 2, 4)
+    line = draw(trace, fit([trace], columns=40, coloured=True))[0]
+    forward, backward = (piece for piece in line if piece.text.strip() == "0")
+    assert forward.style != backward.style
+    assert "[" not in text(line)
+
+
+@pytest.mark.parametrize(("family", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
+@pytest.mark.parametrize("coloured", [False, True])
+def test_every_line_is_as_long_as_the_step_and_no_longer_than_the_terminal(family, chunks, coloured):
+    trace = trace_of(family, 4, 8, chunks)
+    for columns in (60, 80, 120, 300):
+        scale = fit([trace], columns=columns, coloured=coloured)
+        lengths = {len(text(line)) for line in draw(trace, scale)}
+        assert lengths == {columns if scale.is_cut else scale.needed}
+        assert max(lengths) <= columns
+
+
+def test_what_does_not_fit_is_cut_and_the_note_says_how_much():
+    trace = trace_of("1f1b", 2, 4)
+    scale = fit([trace], columns=20, coloured=False)
+    line = text(draw(trace, scale)[0])
+    assert len(line) == 20
+    assert line.endswith("…")
+    assert scale.note == "… 47% of the time is left out on the right: all of it needs 33 columns."
+
+
+def test_two_traces_under_each_other_share_one_axis():
+    short, long = trace_of("1f1b", 2, 2), trace_of("1f1b", 2, 4)
+    scale = fit([short, long], columns=60, coloured=False)
+    lengths = [len(text(draw(trace, scale)[0])) - scale.label for trace in (short, long)]
+    assert lengths[0] / lengths[1] == pytest.approx(short.makespan / long.makespan)
+
+
+def test_the_axis_has_each_round_time_at_its_column():
+    scale = fit([trace_of("1f1b", 2, 4)], columns=37, coloured=False)
+    assert text(diagram.axis(scale, "{:g}".format)) == " " * 7 + "0         5         10"
+
+
+def test_parts_of_one_backward_are_one_block_and_the_update_has_its_own_sign():
+    def span(operation, start, end):
+        return Span(0, "compute", operation, Seconds(start), Seconds(end))
+
+    parts = (span("0B0/head", 1.0, 2.0), span("0B0/embedding", 2.0, 3.0))
+    trace = Trace("measured", (span("0F0", 0.0, 1.0), *parts, span("STEP/total", 3.0, 3.5)))
+    assert drawn(trace, 21)[0] == "rank 0 0   [0     ]=="
+
+
+def test_an_empty_trace_draws_nothing():
+    assert drawn(Trace("measured", ()), 80) == []

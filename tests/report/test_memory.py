@@ -1,0 +1,45 @@
+"""Memory against the cluster: what shares a place is added up, and a misfit says by how much and what helps."""
+
+from headway.report.memory import collapse, fullest, misfit, recipe
+from headway.sim.simulate import simulate
+from headway.units import Bytes
+
+
+def test_ranks_that_share_a_node_share_its_memory(plan_of):
+    plan = plan_of(cluster="local-cpu")
+    trace = simulate(plan)
+    place = fullest(trace, plan.cluster)
+    assert place.name == "node 0 (4 ranks together)"
+    assert place.used == sum(sum(peaks.values()) for peaks in trace.memory.values())
+
+
+def test_a_device_of_its_own_is_filled_by_its_own_rank(plan_of):
+    plan = plan_of()
+    trace = simulate(plan)
+    place = fullest(trace, plan.cluster)
+    assert (place.name, place.used) == ("rank 0", sum(trace.memory[0].values()))
+    assert place.room == Bytes(80 * 2**30)
+
+
+def test_data_replicas_are_one_row(plan_of):
+    assert [held.ranks for held in collapse(simulate(plan_of()))] == [(0, 1), (2, 3)]
+
+
+def test_a_misfit_names_the_place_the_excess_and_a_remedy(plan_of):
+    data, train = {"sequence_length": 2048}, {"global_batch": 8, "microbatch": 2}
+    plan = plan_of(model="gpt-22b", data=data, train=train)
+    trace = simulate(plan)
+    place = fullest(trace, plan.cluster)
+    assert not place.fits
+    message = misfit(plan, trace, place)
+    assert message.startswith("the plan does not fit: rank 0 needs ")
+    assert " of 80.0 GiB, " in message
+    assert "parallel.pipeline (now 2)" in message
+    assert "train.microbatch (now 2)" in message
+
+
+def test_the_recipe_is_sixteen_bytes_a_parameter_in_float32(plan_of):
+    plan = plan_of()
+    assert recipe(plan, simulate(plan)).endswith(
+        "float32: 4 parameter + 4 gradient + 8 optimizer (AdamW: two moments) = 16."
+    )

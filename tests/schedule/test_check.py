@@ -1,0 +1,105 @@
+"""The check: what no schedule may lack, and the text of a deadlock."""
+
+import pytest
+
+from headway.errors import ScheduleError
+from headway.schedule import families, passes
+from headway.schedule.check import check
+from headway.schedule.schedule import from_csv, parse
+
+TINY = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+WITH_MESSAGES = (
+    "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
+)
+
+
+def _refusal(text):
+    with pytest.raises(ScheduleError) as error:
+        check(parse(text))
+    return str(error.value)
+
+
+@pytest.mark.parametrize("text", [TINY, WITH_MESSAGES])
+def test_a_sound_schedule_comes_back_as_it_is(text):
+    schedule = from_csv(text)
+    assert check(schedule) is schedule
+
+
+def test_the_check_accepts_a_schedule_after_every_pass():
+    schedule = families.build("1f1b", pipeline=2, microbatches=4)
+    for add in (passes.add_messages, lambda s: passes.add_reductions(s, frozenset({0, 1})), passes.add_steps):
+        schedule = check(add(schedule))
+
+
+def test_the_check_accepts_the_schedules_of_a_plan(plan_of):
+    plan = plan_of(parallel={"pipeline": 2, "data": 2})
+    check(plan.schedule)
+    check(plan.evaluation)
+
+
+@pytest.mark.parametrize(
+    ("cut", "named"), [(",0F1", "0F1"), (",1B0", "1B0"), (",0B0,0B1", "0B0")], ids=["forward", "backward", "two"]
+)
+def test_a_missing_action_is_named(cut, named):
+    said = _refusal("# mine\n" + TINY.replace(cut, ""))
+    assert "mine: " in said
+    assert f"missing for 2 stages and 2 micro-batches, the first {named}." in said
+
+
+def test_a_missing_stage_is_missing_actions():
+    assert "the first 1" in _refusal("0F0,0B0\n2F0,2B0\n")
+
+
+def test_an_action_twice_is_refused_with_its_rank():
+    assert "rank 1 has 1F1 2 times; once is right." in _refusal(TINY.replace("1F1", "1F1,1F1"))
+
+
+def test_a_stage_on_two_ranks_is_refused_with_both():
+    said = _refusal("0F0,0B0,1F1\n1F0,1B0,1B1,0F1,0B1\n")
+    assert "sits on rank 1, but rank 0 has" in said
+    assert "Put all actions of a stage into one row." in said
+
+
+@pytest.mark.parametrize(
+    ("gone", "left", "partner"),
+    [
+        ("0SEND_F1,", "1RECV_F1", "0SEND_F1"),
+        ("1RECV_F1,", "0SEND_F1", "1RECV_F1"),
+        ("0RECV_B1,", "1SEND_B1", "0RECV_B1"),
+        (",1SEND_B1", "0RECV_B1", "1SEND_B1"),
+    ],
+)
+def test_a_message_without_its_partner_is_refused_by_both_names(gone, left, partner):
+    assert f"{left} has no {partner} to meet." in _refusal(WITH_MESSAGES.replace(gone, ""))
+
+
+def test_a_deadlock_names_the_ranks_and_what_they_wait_for():
+    said = _refusal("# circle\n0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n")
+    assert said.splitlines() == [
+        "circle cannot finish: its rows wait for each other.",
+        "  rank 0: next 0B0, waits for 1B0 of rank 1",
+        "  rank 1: next 1F1, waits for 0F1 of rank 0",
+    ]
+
+
+def test_a_backward_before_its_forward_cannot_finish():
+    assert "rank 0: next 0B0, waits for 0F0 of rank 0" in _refusal("0B0,0F0\n")
+
+
+def test_receives_in_another_order_than_the_sends_are_a_deadlock():
+    """pytorch#172668: fine where a send completes by itself, but not where it completes only with its receive."""
+    crossed = WITH_MESSAGES.replace("0SEND_F0", "x").replace("0SEND_F1", "0SEND_F0").replace("x", "0SEND_F1")
+    said = _refusal(crossed)
+    assert "cannot finish" in said
+    assert "rank 0: next 0SEND_F1" in said
+    assert "1RECV_F1 of rank 1 to meet it" in said
+
+
+def test_a_receive_behind_what_needs_it_cannot_finish():
+    late = "0F0,0SEND_F0,0B0,0RECV_B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"
+    assert "rank 0: next 0B0, waits for 0RECV_B0 of rank 0" in _refusal(late)
+
+
+@pytest.mark.parametrize("text", ["0F0,0I0,0W0\n", "0F0,0B0,0W0\n"])
+def test_split_backwards_are_refused_as_not_built_yet_not_with_a_traceback(text):
+    assert "not" in _refusal(text)

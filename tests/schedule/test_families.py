@@ -1,0 +1,123 @@
+"""Families: the rows of the papers and of torch, and what must hold for all sizes."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from headway.errors import ScheduleError
+from headway.schedule import families, passes
+from headway.schedule.action import Kind
+from headway.schedule.check import check
+from headway.schedule.schedule import to_csv
+
+EXPECTED = json.loads((Path(__file__).parent.parent / "golden" / "schedules_expected.json").read_text())
+MICROBATCHES = range(1, 17)
+
+
+def _sizes(key):
+    """`interleaved P2 V2 M4` → the schedule."""
+    family = key.split()[0]
+    sizes = {name: int(value) for name, value in re.findall(r"([PVM])(\d+)", key)}
+    return families.build(family, pipeline=sizes["P"], microbatches=sizes["M"], chunks=sizes.get("V", 1))
+
+
+def _all_sizes(pipeline):
+    for m in MICROBATCHES:
+        yield families.build("gpipe", pipeline=pipeline, microbatches=m)
+        yield families.build("1f1b", pipeline=pipeline, microbatches=m)
+        if m % pipeline == 0:
+            for v in range(1, 5):
+                yield families.build("interleaved", pipeline=pipeline, microbatches=m, chunks=v)
+
+
+@pytest.mark.parametrize("key", [key for key, value in EXPECTED.items() if value["rows"]])
+def test_rows_are_those_of_torch_and_megatron(key):
+    assert to_csv(_sizes(key)).splitlines() == EXPECTED[key]["rows"]
+
+
+def test_gpipe_is_all_forwards_then_all_backwards():
+    """Huang et al. 2019, figure 2."""
+    assert to_csv(families.build("gpipe", pipeline=3, microbatches=4)) == (
+        "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n2F0,2F1,2F2,2F3,2B0,2B1,2B2,2B3\n"
+    )
+
+
+def test_1f1b_alternates_after_its_warm_up():
+    """Narayanan et al. 2021, figure 3, with three stages and four micro-batches."""
+    assert to_csv(families.build("1f1b", pipeline=3, microbatches=4)) == (
+        "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n1F0,1F1,1B0,1F2,1B1,1F3,1B2,1B3\n2F0,2B0,2F1,2B1,2F2,2B2,2F3,2B3\n"
+    )
+
+
+def test_an_evaluation_takes_every_microbatch_forward_only():
+    assert to_csv(families.forward_only(2, 3, 2)) == "0F0,0F1,2F0,2F1,0F2,2F2\n1F0,1F1,3F0,3F1,1F2,3F2\n"
+
+
+@pytest.mark.parametrize("pipeline", range(1, 9))
+def test_the_invariants_of_a_row_hold_for_all_sizes(pipeline):
+    """Megatron's `test_get_pipeline_parallel_order` and torch's `_validate_schedule`."""
+    for schedule in _all_sizes(pipeline):
+        m, chunks = schedule.num_microbatches, schedule.num_stages // pipeline
+        for rank, row in enumerate(schedule.rows):
+            assert len(row) == len(set(row)) == 2 * m * chunks
+            assert {action.stage for action in row} == set(range(rank, pipeline * chunks, pipeline))
+            seen, running = set(), 0
+            for action in row:
+                running += 1 if action.kind is Kind.FORWARD else -1
+                assert running >= 0
+                if action.kind is Kind.FORWARD:
+                    seen.add((action.stage, action.microbatch))
+                else:
+                    assert (action.stage, action.microbatch) in seen
+            assert running == 0
+            assert len(seen) == m * chunks
+
+
+@pytest.mark.parametrize("pipeline", range(1, 9))
+def test_every_family_passes_the_check_with_messages_for_all_sizes(pipeline):
+    """Up to 8 ranks, 16 micro-batches and 4 chunks; `check` plays both kinds of send."""
+    for schedule in _all_sizes(pipeline):
+        check(passes.add_messages(schedule))
+
+
+@pytest.mark.parametrize("pipeline", range(1, 9))
+def test_an_evaluation_passes_the_check_with_messages(pipeline):
+    for m in (1, 2, 5, 8, 16):
+        for v in (1, 2, 4):
+            check(passes.add_messages(families.forward_only(pipeline, m, v)))
+
+
+@pytest.mark.parametrize("key", EXPECTED)
+def test_bare_rows_pass_the_check(key):
+    check(_sizes(key))
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "pipeline", "legal"),
+    [(6, 4, "4 or 8"), (3, 4, "4"), (5, 2, "4 or 6"), (17, 8, "16 or 24")],
+)
+def test_interleaved_refuses_a_broken_group_and_names_the_nearest_that_work(microbatches, pipeline, legal):
+    with pytest.raises(ScheduleError, match=rf"got {microbatches} micro-batches for {pipeline} ranks\. Use {legal}\."):
+        families.build("interleaved", pipeline=pipeline, microbatches=microbatches, chunks=2)
+    for number in map(int, legal.split(" or ")):
+        families.build("interleaved", pipeline=pipeline, microbatches=number, chunks=2)
+
+
+@pytest.mark.parametrize("family", ["gpipe", "1f1b"])
+def test_a_family_of_one_stage_a_rank_refuses_chunks(family):
+    with pytest.raises(ScheduleError, match=r"got chunks 2\. Use schedule interleaved, or chunks 1\."):
+        families.build(family, pipeline=2, microbatches=4, chunks=2)
+
+
+@pytest.mark.parametrize("name", ["pipeline", "microbatches", "chunks"])
+def test_a_size_below_one_is_refused(name):
+    sizes = {"pipeline": 2, "microbatches": 4, "chunks": 1, name: 0}
+    with pytest.raises(ScheduleError, match=f"{name} must be at least 1, got 0"):
+        families.build("interleaved", **sizes)
+
+
+def test_an_unknown_family_gets_the_nearest_name():
+    with pytest.raises(ScheduleError, match=r"called '1fb1'\. Did you mean '1f1b'\?"):
+        families.build("1fb1", pipeline=2, microbatches=4)

@@ -1,0 +1,107 @@
+"""Needs: the one statement of dependency, read out."""
+
+import pytest
+
+from headway.schedule import families, passes
+from headway.schedule.needs import meeting, needs
+from headway.schedule.operation import Lane, Parts, Program, parse
+from headway.schedule.schedule import from_csv
+
+PARTS = Parts(("a", "b"), (("a", "a", Lane.REDUCE), ("b", "b", Lane.REDUCE)))
+BARE = families.build("1f1b", pipeline=3, microbatches=4)
+FULL = passes.add_steps(passes.add_reductions(passes.add_messages(BARE), frozenset(range(3))))
+
+
+def _needs(schedule, rank, text, parts=()):
+    return [str(op) for op in needs(Program(schedule, parts), rank, parse(text))]
+
+
+@pytest.mark.parametrize(
+    ("rank", "operation", "expected"),
+    [
+        (0, "0F0", []),
+        (1, "1F2", ["0F2"]),
+        (1, "1B2", ["1F2", "2B2"]),
+        (2, "2B2", ["2F2"]),
+    ],
+)
+def test_without_messages_a_stage_needs_its_neighbour(rank, operation, expected):
+    assert _needs(BARE, rank, operation) == expected
+
+
+@pytest.mark.parametrize(
+    ("rank", "operation", "expected"),
+    [
+        (0, "0F1", []),
+        (0, "0F2", ["0SEND_F0"]),
+        (1, "1F0", ["1RECV_F0"]),
+        (1, "1F3", ["1RECV_F3", "1SEND_F1"]),
+        (1, "1B1", ["1F1", "1RECV_B1"]),
+        (1, "1B2", ["1F2", "1RECV_B2", "1SEND_B0"]),
+        (2, "2B0", ["2F0", "BEGIN"]),
+        (1, "1SEND_F2", ["1F2"]),
+        (1, "1RECV_F2", ["0SEND_F2"]),
+        (1, "1SEND_B2", ["1B2"]),
+        (1, "1RECV_B2", ["2SEND_B2"]),
+        (2, "BEGIN", []),
+    ],
+)
+def test_with_messages_a_stage_needs_them_and_room_for_the_next(rank, operation, expected):
+    """At most two messages of a stage and direction may be under way before it makes a third."""
+    assert _needs(FULL, rank, operation, (PARTS,) * 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("rank", "operation", "expected"),
+    [
+        (1, "1B3/b", ["1F3", "1RECV_B3", "1SEND_B1"]),
+        (1, "1B3/a", ["1B3/b"]),
+        (2, "2B3/b", ["2F3", "BEGIN", "2SEND_B1"]),
+        (1, "1REDUCE_GRAD/b", ["1B3/b"]),
+        (1, "1REDUCE_GRAD/a", ["1B3/a"]),
+        (1, "1SEND_B3", ["1B3/a"]),
+        (1, "STEP/total", ["1REDUCE_GRAD/b", "1REDUCE_GRAD/a"]),
+        (2, "STEP/total", ["BEGIN", "2REDUCE_GRAD/b", "2REDUCE_GRAD/a"]),
+        (1, "STEP/update", ["STEP/total"]),
+    ],
+)
+def test_the_expanded_backward_goes_unit_by_unit_and_the_step_needs_every_reduction(rank, operation, expected):
+    assert _needs(FULL, rank, operation, (PARTS,) * 3) == expected
+
+
+def test_without_messages_an_expanded_backward_needs_the_last_unit_of_the_stage_behind_it():
+    schedule = passes.add_reductions(families.build("gpipe", pipeline=2, microbatches=1), frozenset({0, 1}))
+    assert _needs(schedule, 0, "0B0/b", (PARTS, PARTS)) == ["0F0", "1B0/a"]
+
+
+def test_everything_that_is_needed_is_in_a_row():
+    program = Program(FULL, (PARTS,) * 3)
+    every = {op for row in program.rows for op in row}
+    for rank, row in enumerate(program.rows):
+        for op in row:
+            assert set(needs(program, rank, op)) <= every
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("0SEND_F3", "1RECV_F3"), ("2SEND_B3", "1RECV_B3"), ("2REDUCE_GRAD/a", "2REDUCE_GRAD/a")]
+)
+def test_a_send_meets_its_receive_and_a_collective_its_members(one, other):
+    assert meeting(parse(one)) == meeting(parse(other)) is not None
+
+
+def test_meetings_of_different_things_have_different_keys():
+    texts = ["0SEND_F3", "0SEND_F2", "1SEND_F3", "1SEND_B3", "2SEND_B3", "0REDUCE_GRAD/a", "0REDUCE_GRAD/b"]
+    keys = [meeting(parse(text)) for text in [*texts, "BEGIN", "STEP/total"]]
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("text", ["0F0", "0B0", "0B0/a", "STEP/update"])
+def test_computing_meets_nobody(text):
+    assert meeting(parse(text)) is None
+
+
+def test_stages_on_one_rank_exchange_no_messages():
+    schedule = passes.add_messages(families.build("interleaved", pipeline=1, microbatches=1, chunks=2))
+    assert _needs(schedule, 0, "1F0") == ["0F0"]
+    assert schedule == from_csv("0F0,1F0,1B0,0B0\n", "interleaved")

@@ -1,0 +1,52 @@
+"""Seconds of an operation: products, traffic and launches; latency plus bytes over bandwidth."""
+
+import dataclasses
+
+import pytest
+
+from headway.cluster.presets import preset
+from headway.cluster.spec import Link
+from headway.plan.work import Work
+from headway.sim.cost import seconds
+from headway.units import Dtype
+
+CLUSTER = dataclasses.replace(
+    preset("a100-80gb-hdr"), inside=Link("inside", 1e-6, 1e9), between=Link("between", 1e-5, 1e8)
+)
+DEVICE = CLUSTER.device
+
+
+def _seconds(**fields):
+    return seconds(Work(**fields), CLUSTER, Dtype.FLOAT32)
+
+
+def test_nothing_takes_no_time():
+    assert _seconds() == 0
+
+
+def test_computing_is_products_plus_traffic_plus_launches():
+    expected = 1e12 / DEVICE.matmul[Dtype.FLOAT32] + 1e9 / DEVICE.memory_bandwidth + 7 * DEVICE.launch
+    assert _seconds(flops=10**12, traffic=10**9, kernels=7) == pytest.approx(expected)
+
+
+def test_a_message_takes_the_links_latency_and_its_bytes_over_the_bandwidth():
+    assert _seconds(edge="0→1", group=(0, 1), bytes=1000) == pytest.approx(1e-6 + 1e-6)
+    assert _seconds(edge="7→8", group=(7, 8), bytes=1000) == pytest.approx(1e-5 + 1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_a_ring_moves_two_times_n_minus_one_over_n_of_its_buffer(n):
+    """Thakur et al. 2005, §4."""
+    ranks = tuple(range(n))
+    size = 10**9
+    expected = 2 * (n - 1) * 1e-6 + 2 * (n - 1) / n * size / 1e9
+    assert _seconds(edge="{…}", group=ranks, bytes=size) == pytest.approx(expected)
+
+
+def test_a_ring_over_two_nodes_is_as_slow_as_its_slowest_link():
+    assert _seconds(edge="{0,8}", group=(0, 8), bytes=1000) == pytest.approx(2 * (1e-5 + 500 / 1e8))
+
+
+def test_double_precision_computes_at_its_own_rate():
+    work = Work(flops=10**12)
+    assert seconds(work, CLUSTER, Dtype.FLOAT64) == pytest.approx(10**12 / DEVICE.matmul[Dtype.FLOAT64])

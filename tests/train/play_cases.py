@@ -1,0 +1,125 @@
+"""One of 8 processes that play many layouts, compare each with the reference, and leave the differences as JSON.
+
+RANK=… WORLD_SIZE=8 … python play_cases.py CASES.json OUT.json
+"""
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from cases import Case
+from reference import Reference
+
+from headway.data.samples import IGNORE, Batch, Slice
+from headway.plan.plan import Plan
+from headway.sim.simulate import simulate
+from headway.trace import Trace
+from headway.train import comm
+from headway.train.executor import instructions, play
+from headway.train.loop import Trainer
+from headway.train.optimizer import learning_rate
+from headway.train.stage import NullStage
+from headway.train.torch_stage import TorchStage
+
+
+def batch(case: Case, plan: Plan, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The global batch of a step, [B, s] each."""
+    generator = torch.Generator().manual_seed(step)
+    shape = (plan.train.global_batch, plan.data.sequence_length)
+    tokens = torch.randint(0, plan.model.vocabulary, shape, generator=generator)
+    targets = torch.randint(0, plan.model.vocabulary, shape, generator=generator)
+    for row, valid in enumerate(case.valid):
+        targets[row, valid:] = IGNORE
+    return tokens, targets
+
+
+def one(case: Case) -> dict[str, object]:
+    plan, rank = case.plan(), dist.get_rank()
+    channel = comm.Comm(plan, rank)
+    stage = TorchStage(plan, plan.program, rank, torch.device("cpu"), channel)
+    trainer = Trainer(plan, stage, lambda *_: None)
+    coord = plan.layout.coord(rank)
+    part = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
+    reference = Reference(plan)
+    peak = 0
+    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters"), 0.0)
+    for step in range(plan.train.steps):
+        tokens, targets = batch(case, plan, step)
+        places = part.places()
+        if step == 1:
+            stage.saved.start(unit.params for unit in stage.units.values())
+        result = trainer.train_step(Batch(tokens[places].numpy(), targets[places].numpy()))
+        if step == 1:
+            peak = stage.saved.stop()
+        loss, norm = reference.step(tokens, targets, learning_rate(plan.optimizer, step, plan.train.steps))
+        worst["loss"] = max(worst["loss"], abs(result.loss - loss))
+        worst["norm"] = max(worst["norm"], abs(result.grad_norm - norm))
+        for unit in stage.units.values():
+            for name, gradient in unit.named(unit.grads).items():
+                expected = reference.p[name].grad
+                assert expected is not None
+                worst["gradients"] = max(worst["gradients"], (gradient - expected).abs().max().item())
+    digest = hashlib.sha256()
+    for unit in stage.units.values():
+        digest.update(unit.params.detach().numpy().tobytes())
+        for name, value in unit.named(unit.params).items():
+            worst["parameters"] = max(worst["parameters"], (value - reference.p[name]).abs().max().item())
+    units = stage.units.values()
+    live = {
+        "parameters": sum(unit.params.nbytes for unit in units),
+        "gradients": sum(unit.grads.nbytes for unit in units),
+        "optimizer": sum(tensor.nbytes for tensor in stage.optimizer.tensors()),
+        "activations": peak,
+    }
+    null = play(
+        instructions(plan.program, coord["pipeline"]),
+        NullStage(plan, plan.program, rank),
+        rank,
+        lambda: 0.0,
+        lambda _: None,
+    )
+    return {"worst": worst, "digest": digest.hexdigest(), "spans": result.spans, "null": null, "live": live}
+
+
+def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
+    """All ranks together against the simulated trace."""
+    simulated = simulate(case.plan())
+    out: dict[str, object] = {"worst": {key: max(r["worst"][key] for r in ranks) for key in ranks[0]["worst"]}}
+    out["digest"] = [r["digest"] for r in ranks]
+    for player in ("spans", "null"):
+        trace = Trace("measured", tuple(span for r in ranks for span in r[player]))
+        out[f"rows of {player}"] = trace.rows() == simulated.rows()
+        out[f"edges of {player}"] = trace.edges() == simulated.edges()
+    out["live"] = [r["live"] for r in ranks]
+    out["planned"] = [simulated.memory[rank] for rank in range(len(ranks))]
+    return out
+
+
+def main(cases: Path, out: Path) -> None:
+    """Every case in a process group of its own; idle ranks wait for their next one."""
+    torch.set_num_threads(1)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    port = int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore("127.0.0.1", port, world, is_master=rank == 0)
+    found: dict[str, list[object]] = {}
+    for number, fields in enumerate(json.loads(cases.read_text())):
+        case = Case(**{**fields, "valid": tuple(fields["valid"])})
+        if rank < case.world:
+            own = dist.PrefixStore(f"case {number}", store)
+            dist.init_process_group("gloo", store=own, rank=rank, world_size=case.world)
+            ranks = comm.to_rank_0(one(case))
+            if ranks is not None:
+                found.setdefault(case.id, []).append(judge(case, ranks))
+            dist.destroy_process_group()
+    if rank == 0:
+        out.write_text(json.dumps(found))
+    store.set(f"done {rank}", "")
+    store.wait([f"done {r}" for r in range(world)])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
