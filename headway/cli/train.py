@@ -166,17 +166,22 @@ def _print(plan: "Plan", summary: dict[str, Any], predicted: "Trace", measured: 
     console = Console()
     console.print()
     if summary["sample"] is not None:
-        console.print(Panel(escape("def " + summary["sample"]), title="a sample of what it writes", expand=False))
-    console.print(f"training loss    {summary['first_loss']:.3f} → {summary['last_loss']:.3f}", highlight=False)
-    if summary["first_validation_loss"] is not None:
-        first, last = summary["first_validation_loss"], summary["last_validation_loss"]
-        console.print(f"validation loss  {first:.3f} → {last:.3f}  [dim](mean nats a byte)[/]", highlight=False)
+        console.print(Panel(escape(summary["sample"]), title="a sample of what it writes", expand=False))
+    for name, unit in (("", ""), ("validation_", "  [dim](mean nats a byte)[/]")):
+        first, last = summary[f"first_{name}loss"], summary[f"last_{name}loss"]
+        if first is not None:
+            said = f"{name.replace('_', '') or 'training'} loss"
+            console.print(f"{said:<16} {_number(first, 3)} → {_number(last, 3)}{unit}", highlight=False)
     step = Seconds(summary["measured_step_seconds"])
     console.print(table(compare(predicted, measured, measured_step=step)))
     cores = plan.cluster.shared_cores
     if cores and plan.layout.world > cores:
         console.print(f"[dim]oversubscribed: {plan.layout.world} ranks share {cores} cores[/]")
     console.print(f"files in {summary['run_directory']}", highlight=False)
+
+
+def _number(value: float | None, digits: int = 4) -> str:
+    return "not finite" if value is None else f"{value:.{digits}f}"
 
 
 class _Follower:
@@ -214,18 +219,18 @@ class _Follower:
         """One line of metrics: of a step, or of an evaluation."""
         step = line["step"]
         if "validation_loss" in line:
-            text = f"step {step:>5}  validation loss {line['validation_loss']:.4f}"
+            text = f"step {step:>5}  validation loss {_number(line['validation_loss'])}"
             self.console.print(text, style="bold", highlight=False)
             return
         text = (
-            f"loss {line['loss']:.4f}  norm {line['grad_norm']:.2f}  lr {line['learning_rate']:.2e}  "
-            f"{line['tokens_per_second']:,.0f} tokens/s  MFU {line['mfu']:.0%}  "
-            f"step {line['seconds']:.2f} s (predicted {line['predicted_seconds'] or 0:.2f})"
+            f"loss {_number(line['loss'])}  norm {_number(line['grad_norm'], 2)}  lr {line['learning_rate']:.1e}  "
+            f"{line['tokens_per_second']:,.0f} tok/s  MFU {line['mfu']:.0%}  "
+            f"{line['seconds']:.2f} s (predicted {line['predicted_seconds']:.2f})"
         )
         if self.bar:
             self.bar.update(self.bar.task_ids[0], completed=step, text=text)
         elif step % self.every == 0 or step == 1:
-            self.console.print(f"step {step:>5}  {text}", highlight=False)
+            self.console.print(f"step {step:>5}  {text}", highlight=False, soft_wrap=True)
 
     def _bar(self) -> Any:  # noqa: ANN401 -- rich is imported only here
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

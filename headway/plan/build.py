@@ -14,7 +14,7 @@ from headway.model.spec import ModelSpec
 from headway.model.split import balanced
 from headway.placement import zero
 from headway.plan import read
-from headway.plan.job import Job, Offload, Parallel
+from headway.plan.job import Checkpoint, Job, Offload, Parallel
 from headway.plan.plan import Plan
 from headway.schedule import families, passes
 from headway.schedule.check import check
@@ -120,9 +120,6 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
         "parallel.pipeline": parallel.pipeline,
         "parallel.data": parallel.data,
         "parallel.chunks": parallel.chunks,
-        "parallel.prefetch": parallel.prefetch,
-        "data.workers": data.workers,
-        "checkpoint.keep": job.checkpoint.keep,
         "train.steps": train.steps,
         "train.global_batch": train.global_batch,
         "train.microbatch": train.microbatch,
@@ -134,7 +131,6 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
             raise PlanError(f"{key} must be at least 1, got {value}.")
     for key, number in {
         "parallel.unit_bytes": parallel.unit_bytes,
-        "parallel.whole_below": parallel.whole_below,
         "optimizer.eps": optimizer.eps,
         "train.evaluate_every": train.evaluate_every,
         "optimizer.warmup_steps": optimizer.warmup_steps,
@@ -180,8 +176,14 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
         "parallel.offload": (parallel.offload, Offload()),
         "parallel.disk_path": (parallel.disk_path, None),
         "parallel.recompute": (parallel.recompute, "none"),
+        "parallel.prefetch": (parallel.prefetch, Parallel().prefetch),
+        "parallel.whole_below": (parallel.whole_below, Parallel().whole_below),
         "data.tokenizer": (job.data.tokenizer, "bytes"),
+        "data.workers": (job.data.workers, 1),
+        "checkpoint.directory": (job.checkpoint.directory, None),
         "checkpoint.every": (job.checkpoint.every, 0),
+        "checkpoint.keep": (job.checkpoint.keep, Checkpoint().keep),
+        "checkpoint.asynchronous": (job.checkpoint.asynchronous, Checkpoint().asynchronous),
     }
     for key, (value, built) in later.items():
         if value != built:

@@ -70,7 +70,9 @@ def _memory(predicted: Trace, measured: Trace) -> list[Row]:
     rows = []
     for kind in {**one, **other}:
         row = _exact(f"memory {kind}", one.get(kind), other.get(kind))
-        if row.verdict == UNEQUAL and one.get(kind) and kind in other:
+        if kind not in other:
+            row = Row(row.quantity, row.predicted, NONE, "not measured")
+        elif row.verdict == UNEQUAL and one.get(kind):
             row = Row(row.quantity, row.predicted, row.measured, _difference(one[kind], other[kind]))
         rows.append(row)
     return rows

@@ -13,9 +13,12 @@ from headway.units import Bytes, Dtype
 
 
 def generate(
-    spec: ModelSpec, weights: dict[str, Tensor], prompt: bytes, *, length: int, temperature: float = 0.8, seed: int = 0
+    spec: ModelSpec, weights: dict[str, Tensor], prompt: bytes, *, length: int, context: int, temperature: float = 0.6
 ) -> bytes:
-    """`length` bytes that follow `prompt`, sampled at `temperature` (0: the likeliest) by a generator of its own."""
+    """`length` bytes that follow `prompt`, each sampled after the `context` ones before it (what it was trained on).
+
+    `temperature` 0 takes the likeliest; the generator is its own, so a model always writes the same.
+    """
     members = blocks(spec)
     flat = [
         FlatUnit(unit, next(iter(weights.values())).dtype, torch.device("cpu"))
@@ -25,11 +28,11 @@ def generate(
         leaves(unit, weights)
     named = {unit.unit.name: unit for unit in flat}
     shared = named[SHARED].shared if SHARED in named else {}
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     tokens = list(prompt)
     with torch.no_grad():
         for _ in range(length):
-            x = torch.tensor([tokens[-spec.positions :]])
+            x = torch.tensor([tokens[-context:]])
             for block in members:
                 # only the last position's logits are wanted
                 x = x[:, -1:] if block.kind == "head" else x

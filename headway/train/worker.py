@@ -4,6 +4,7 @@ python -m headway.train.worker RUN_DIRECTORY      (started by torchrun's agent)
 """
 
 import json
+import math
 import resource
 import signal
 import socket
@@ -35,7 +36,7 @@ from headway.units import Bytes
 
 WARM_UP = 3  # steps that the median of the measured step leaves out
 SAVED_STEP = 1  # the step whose saved tensors are counted; the hooks slow it down
-SAMPLE_BYTES = 240
+PROMPT, SAMPLE_BYTES = b"def ", 240
 Show = Callable[[dict[str, Any]], None]
 
 
@@ -78,7 +79,7 @@ def _train(plan: Plan, trainer: Trainer, directory: Path, show: Show) -> None:
     results: list[StepResult] = []
     saved = 0
     if validation:
-        log.write({"step": 0, "validation_loss": trainer.evaluate(validation)})
+        log.evaluation(0, trainer.evaluate(validation))
     for step in range(plan.train.steps):
         if counted := step == min(SAVED_STEP, plan.train.steps - 1):
             stage.saved.start(unit.params for unit in stage.units.values())
@@ -94,7 +95,7 @@ def _train(plan: Plan, trainer: Trainer, directory: Path, show: Show) -> None:
         last = result.stop or step + 1 == plan.train.steps
         every = plan.train.evaluate_every
         if validation and (last or (every and (step + 1) % every == 0)):
-            log.write({"step": step + 1, "validation_loss": trainer.evaluate(validation)})
+            log.evaluation(step + 1, trainer.evaluate(validation))
         if last:
             break
     _close(plan, trainer, directory, results, saved, log)
@@ -115,16 +116,18 @@ def _close(plan: Plan, trainer: Trainer, directory: Path, results: list[StepResu
     weights.write(directory / "model.safetensors", whole, plan.model)
     seconds = statistics.median(r.seconds for r in results[min(WARM_UP, len(results) - 1) :])
     sample = None
-    if not stage.stop and plan.data.tokenizer == "bytes":
-        sample = generate(plan.model, whole, b"def ", length=SAMPLE_BYTES).decode("utf-8", "replace")
+    if not stage.stop and results[-1].finite:
+        context = plan.data.sequence_length
+        written = generate(plan.model, whole, PROMPT, length=SAMPLE_BYTES, context=context)
+        sample = (PROMPT + written).decode("utf-8", "replace")
     summary = {
         "steps": len(results),
         "interrupted": results[-1].stop,
         "skipped_steps": sum(not r.finite for r in results),
-        "first_loss": results[0].loss,
-        "last_loss": results[-1].loss,
-        "first_validation_loss": log.validation[0] if log.validation else None,
-        "last_validation_loss": log.validation[-1] if log.validation else None,
+        "first_loss": _finite(results[0].loss),
+        "last_loss": _finite(results[-1].loss),
+        "first_validation_loss": _finite(log.validation[0]) if log.validation else None,
+        "last_validation_loss": _finite(log.validation[-1]) if log.validation else None,
         "measured_step_seconds": seconds,
         "tokens_per_second": plan.tokens_per_step / seconds,
         "sample": sample,
@@ -146,11 +149,11 @@ class _Log:
     def step(self, result: StepResult) -> None:
         """The line of a training step."""
         rate = result.tokens / result.seconds
-        self.write(
+        self._write(
             {
                 "step": result.step + 1,
-                "loss": result.loss,
-                "grad_norm": result.grad_norm,
+                "loss": _finite(result.loss),
+                "grad_norm": _finite(result.grad_norm),
                 "learning_rate": result.learning_rate,
                 "tokens_per_second": rate,
                 "mfu": rate * self._flops / self._peak,
@@ -160,10 +163,12 @@ class _Log:
             }
         )
 
-    def write(self, line: dict[str, Any]) -> None:
-        """One line, on disk at once."""
-        if "validation_loss" in line:
-            self.validation.append(line["validation_loss"])
+    def evaluation(self, step: int, loss: float) -> None:
+        """The line of an evaluation after `step` steps."""
+        self.validation.append(loss)
+        self._write({"step": step, "validation_loss": _finite(loss)})
+
+    def _write(self, line: dict[str, Any]) -> None:
         if self._file:
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
@@ -187,6 +192,11 @@ def _validation(samples: Samples | None, part: Slice) -> list[Batch]:
     if samples is None:
         return []
     return [samples.validation_batch(i, part) for i in range(samples.num_validation_batches(part.global_batch))]
+
+
+def _finite(value: float) -> float | None:
+    """The number, or None for what JSON cannot say: NaN and infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _memory(stage: TorchStage, saved: int) -> dict[str, Bytes]:

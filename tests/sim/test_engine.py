@@ -126,6 +126,6 @@ def test_no_operation_starts_before_what_it_waits_for_has_ended(schedule, replic
     starts, ends = play(rows, seconds, Cores(node=lambda rank: 0, num=2))
     for i, before in enumerate(rows.before):
         assert all(ends[j] <= starts[i] for j in before)
-        assert ends[i] >= starts[i] + seconds[i]
+        assert ends[i] >= starts[i] + seconds[i] - 1e-9  # shared cores add up fractions of seconds
     for members in rows.members:
         assert len({(starts[i], ends[i]) for i in members}) == 1

@@ -22,6 +22,7 @@ class Case:
     clip: float = 0.05  # the gradient norm is near 1: active
     valid: tuple[int, ...] = ()  # valid targets of each sequence; all if empty
     unit_bytes: int = 0  # every block a unit of its own
+    precision: Dtype = Dtype.FLOAT64
 
     @property
     def world(self) -> int:
@@ -33,9 +34,10 @@ class Case:
         masked = "-masked" if self.valid else ""
         units = "-merged" if self.unit_bytes else ""
         sizes = f"P{self.pipeline}-V{self.chunks}-D{self.data}-M{self.microbatches}"
-        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}"
+        precision = "" if self.precision is Dtype.FLOAT64 else f"-{self.precision}"
+        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}"
 
-    def plan(self, precision: Dtype = Dtype.FLOAT64) -> Plan:
+    def plan(self) -> Plan:
         job = Job(
             model={"layers": 7, "hidden": 16, "heads": 2, "feed_forward": 24, "vocabulary": 260, "positions": 12}
             | {"tied": self.tied},
@@ -52,8 +54,8 @@ class Case:
                 steps=STEPS,
                 microbatch=1 if self.valid else 2,
                 global_batch=self.data * self.microbatches * (1 if self.valid else 2),
-                precision=precision,
-                reduce_dtype=precision,
+                precision=self.precision,
+                reduce_dtype=self.precision,
             ),
         )
         return build(job, name="case")
@@ -76,6 +78,12 @@ def matrix() -> list[Case]:
     found += [Case(p, 1, d, "1f1b", 4 // d, valid=masked) for p in (1, 2) for d in (1, 2, 4)]
     found.append(Case(2, 2, 2, "interleaved", 2, valid=masked))
     return found
+
+
+def single_precision() -> list[Case]:
+    """A few layouts in float32."""
+    layouts = ((1, 1, 1, "1f1b"), (2, 1, 2, "1f1b"), (2, 2, 2, "interleaved"), (4, 1, 2, "gpipe"))
+    return [Case(*layout, 4, precision=Dtype.FLOAT32) for layout in layouts]
 
 
 def sampled() -> list[Case]:

@@ -15,6 +15,7 @@ from cases import Case
 from reference import Reference
 
 from headway.data.samples import IGNORE, Batch, Slice
+from headway.model.block import SHARED
 from headway.plan.plan import Plan
 from headway.sim.simulate import simulate
 from headway.trace import Trace
@@ -24,6 +25,7 @@ from headway.train.loop import Trainer
 from headway.train.optimizer import learning_rate
 from headway.train.stage import NullStage
 from headway.train.torch_stage import TorchStage
+from headway.units import Dtype
 
 
 def batch(case: Case, plan: Plan, step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -45,7 +47,7 @@ def one(case: Case) -> dict[str, object]:
     coord = plan.layout.coord(rank)
     part = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
     reference = Reference(plan)
-    peak = 0
+    peak, largest = 0, 0.0
     worst = dict.fromkeys(("loss", "norm", "gradients", "parameters"), 0.0)
     for step in range(plan.train.steps):
         tokens, targets = batch(case, plan, step)
@@ -63,6 +65,7 @@ def one(case: Case) -> dict[str, object]:
                 expected = reference.p[name].grad
                 assert expected is not None
                 worst["gradients"] = max(worst["gradients"], (gradient - expected).abs().max().item())
+                largest = max(largest, expected.abs().max().item())
     digest = hashlib.sha256()
     for unit in stage.units.values():
         digest.update(unit.params.detach().numpy().tobytes())
@@ -75,6 +78,7 @@ def one(case: Case) -> dict[str, object]:
         "optimizer": sum(tensor.nbytes for tensor in stage.optimizer.tensors()),
         "activations": peak,
     }
+    shared = stage.units[SHARED].params.detach().numpy().tobytes().hex() if SHARED in stage.units else None
     null = play(
         instructions(plan.program, coord["pipeline"]),
         NullStage(plan, plan.program, rank),
@@ -82,7 +86,15 @@ def one(case: Case) -> dict[str, object]:
         lambda: 0.0,
         lambda _: None,
     )
-    return {"worst": worst, "digest": digest.hexdigest(), "spans": result.spans, "null": null, "live": live}
+    return {
+        "worst": worst,
+        "digest": digest.hexdigest(),
+        "spans": result.spans,
+        "null": null,
+        "live": live,
+        "shared": shared,
+        "largest": largest,
+    }
 
 
 def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
@@ -90,6 +102,9 @@ def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
     simulated = simulate(case.plan())
     out: dict[str, object] = {"worst": {key: max(r["worst"][key] for r in ranks) for key in ranks[0]["worst"]}}
     out["digest"] = [r["digest"] for r in ranks]
+    out["shared"] = [r["shared"] for r in ranks if r["shared"]]
+    out["data"] = case.data
+    out["largest"] = max(r["largest"] for r in ranks)
     for player in ("spans", "null"):
         trace = Trace("measured", tuple(span for r in ranks for span in r[player]))
         out[f"rows of {player}"] = trace.rows() == simulated.rows()
@@ -107,7 +122,7 @@ def main(cases: Path, out: Path) -> None:
     store = dist.TCPStore("127.0.0.1", port, world, is_master=rank == 0)
     found: dict[str, list[object]] = {}
     for number, fields in enumerate(json.loads(cases.read_text())):
-        case = Case(**{**fields, "valid": tuple(fields["valid"])})
+        case = Case(**{**fields, "valid": tuple(fields["valid"]), "precision": Dtype(fields["precision"])})
         if rank < case.world:
             own = dist.PrefixStore(f"case {number}", store)
             dist.init_process_group("gloo", store=own, rank=rank, world_size=case.world)

@@ -1,0 +1,162 @@
+"""headway train, for real: four processes, their files, and how the job ends when something ends it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headway import trace as traces
+
+pytestmark = pytest.mark.dist
+JOB = """
+model: {layers: 2, hidden: 32, heads: 2, feed_forward: 64, vocabulary: 256, positions: 64}
+parallel: {pipeline: 2, data: 2, unit_bytes: 0}
+data: {sequence_length: 32, path: %s, validation: 0.2}
+optimizer: {lr: 1e-2, warmup_steps: 2}
+train: {steps: %d, global_batch: 16, microbatch: 2, evaluate_every: 5}
+run: {directory: %s}
+"""
+FOREVER = 100_000
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A function: the path of a job of so many steps on some text, in a run directory of its own."""
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 300)
+
+    def write(steps):
+        path = tmp_path / "job.yaml"
+        path.write_text(JOB % (text, steps, tmp_path / "run"))
+        return path
+
+    return write
+
+
+def _start(job, *words):
+    command = [sys.executable, "-m", "headway", "train", str(job), *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _end(process, timeout=90):
+    try:
+        out, err = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    assert "Traceback" not in err
+    return process.returncode, out, err
+
+
+def _wait_for_step(directory, step, timeout=60):
+    deadline = time.monotonic() + timeout
+    metrics = directory / "metrics.jsonl"
+    while time.monotonic() < deadline:
+        if metrics.exists() and any(json.loads(line)["step"] >= step for line in metrics.read_text().splitlines()[:-1]):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"no step {step} after {timeout} s")
+
+
+def _pid(rank, directory):
+    """The worker with this rank of the run in `directory`."""
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = dict(v.partition("=")[::2] for v in environ.read_text().split("\0"))
+            command = (environ.parent / "cmdline").read_text()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if variables.get("RANK") == str(rank) and str(directory) in command:
+            return int(environ.parent.name)
+    pytest.fail(f"no worker of rank {rank}")
+
+
+def test_a_run_leaves_its_files_and_equal_bytes_predicted_and_measured(job, tmp_path):
+    status, out, _ = _end(_start(job(10), "--json"))
+    assert status == 0
+    summary = json.loads(out)
+    assert summary["steps"] == 10
+    assert summary["last_loss"] < summary["first_loss"]
+    assert summary["last_validation_loss"] < summary["first_validation_loss"]
+    assert summary["edges"]["predicted"] == summary["edges"]["measured"] != {}
+    assert summary["measured_step_seconds"] > 0 < summary["predicted_step_seconds"]
+    assert summary["tokens_per_second"] == pytest.approx(16 * 32 / summary["measured_step_seconds"])
+    run = Path(summary["run_directory"])
+    files = {"plan.json", "predicted.trace.json.gz", "measured.trace.json.gz", "metrics.jsonl", "model.safetensors"}
+    assert files <= set(os.listdir(run))
+    steps = [line for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
+    assert [line["step"] for line in steps] == list(range(1, 11))
+    keys = {"loss", "grad_norm", "learning_rate", "tokens_per_second", "mfu", "memory", "seconds", "predicted_seconds"}
+    assert all(keys <= set(line) and all(line[key] > 0 for key in keys) for line in steps)
+    predicted, measured = (traces.read(run / f"{name}.trace.json.gz") for name in ("predicted", "measured"))
+    assert measured.rows() == predicted.rows()
+
+
+def test_torchrun_starts_the_same_job(job):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "-m", "headway"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "train", str(job(3)), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 3
+
+
+def test_torchrun_with_another_number_of_processes_is_refused(job):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "headway"]
+    done = subprocess.run([*command, "train", str(job(3))], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode != 0
+    assert "the plan has 4 ranks" in done.stderr
+    assert "but 2 processes were started" in done.stderr
+
+
+def test_a_killed_rank_ends_the_job_in_seconds_and_is_named(job, tmp_path):
+    process = _start(job(FOREVER))
+    _wait_for_step(tmp_path / "run", 3)
+    os.kill(_pid(2, tmp_path), signal.SIGKILL)
+    killed = time.monotonic()
+    status, _, err = _end(process)
+    assert time.monotonic() - killed < 15
+    assert status == 1
+    assert "rank 2 was killed by SIGKILL at step " in err
+    last = err.split("at step ", 1)[1].splitlines()[0]
+    assert " · " in last, "the step is followed by the last action"
+
+
+def test_an_interrupt_ends_the_job_cleanly_at_a_step(job, tmp_path):
+    process = _start(job(FOREVER))
+    _wait_for_step(tmp_path / "run", 3)
+    process.send_signal(signal.SIGINT)
+    status, _, err = _end(process)
+    assert status == 130
+    assert "Stopping at the end of the step" in err
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["interrupted"]
+    assert summary["steps"] >= 3
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_loss_that_is_not_a_number_stops_all_ranks_at_one_step(job, tmp_path):
+    settings = ["--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0", "--set", "optimizer.warmup_steps=0"]
+    status, _, err = _end(_start(job(20), *settings))
+    assert status == 1
+    assert "Lower optimizer.lr, or set train.on_nonfinite: skip" in err
+    reports = [json.loads(path.read_text()) for path in sorted((tmp_path / "run" / "log").glob("rank-*.error.json"))]
+    assert len(reports) == 4
+    assert len({report["error"].split(":")[0] for report in reports}) == 1
+
+
+def test_steps_that_are_not_finite_can_be_skipped(job):
+    settings = ["--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0", "--set", "optimizer.warmup_steps=0"]
+    status, out, _ = _end(_start(job(8), "--json", "--set", "train.on_nonfinite=skip", *settings))
+    assert status == 0
+    assert json.loads(out)["skipped_steps"] > 0

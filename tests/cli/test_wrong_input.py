@@ -1,0 +1,65 @@
+"""Whatever a user gets wrong ends with exit status 2, one message and no traceback, before any process is started."""
+
+import os
+
+import pytest
+
+from headway.cli.main import main
+from tests.plan.wrong_jobs import WRONG_JOBS
+
+
+def _refused(capsys, *words):
+    status = main(list(words))
+    out, err = capsys.readouterr()
+    assert status == 2, err
+    assert out == ""
+    assert err.count("Error: ") == 1
+    assert "Traceback" not in err
+    return err
+
+
+@pytest.mark.parametrize(("text", "fragment"), [pytest.param(t, f, id=name) for name, t, f in WRONG_JOBS])
+@pytest.mark.parametrize("verb", ["train", "plan"])
+def test_a_wrong_job_file_ends_with_status_2_and_one_message(tmp_path, capsys, verb, text, fragment):
+    job = tmp_path / "job.yaml"
+    job.write_text(text)
+    assert fragment in _refused(capsys, verb, str(job))
+
+
+@pytest.mark.parametrize(
+    ("make", "fragment"),
+    [
+        (lambda folder: folder / "missing", "there is no file or folder"),
+        (lambda folder: _folder(folder / "empty"), "no text"),
+        (lambda folder: _folder(folder / "binary", b"\0\1\2\3" * 100), "no text"),
+        (lambda folder: _folder(folder / "short", b"too short"), "data.sequence_length 256 needs at least 257"),
+    ],
+)
+def test_data_that_cannot_be_trained_on_is_refused_before_anything_is_made(tmp_path, capsys, make, fragment):
+    runs = tmp_path / "runs"
+    job = tmp_path / "job.yaml"
+    job.write_text(f"data: {{path: {make(tmp_path)}}}\nrun: {{directory: {runs}}}\n")
+    assert fragment in _refused(capsys, "train", str(job))
+    assert not runs.exists()
+
+
+def test_a_run_directory_that_cannot_be_made_is_refused_with_its_path(tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    job = tmp_path / "job.yaml"
+    job.write_text(f"run: {{directory: {tmp_path}/file/run}}\n")
+    assert f"run.directory {tmp_path}/file/run cannot be written" in _refused(capsys, "train", str(job))
+
+
+def test_a_run_directory_that_holds_a_run_is_left_alone(tmp_path, capsys):
+    (tmp_path / "metrics.jsonl").write_text("{}")
+    job = tmp_path / "job.yaml"
+    job.write_text(f"run: {{directory: {tmp_path}}}\n")
+    assert "holds a run already" in _refused(capsys, "train", str(job))
+    assert sorted(os.listdir(tmp_path)) == ["job.yaml", "metrics.jsonl"]
+
+
+def _folder(path, content=None):
+    path.mkdir()
+    if content is not None:
+        (path / "data").write_bytes(content)
+    return path

@@ -1,0 +1,96 @@
+"""Every layout trains as one process does, and does exactly what the simulator says; one launch plays them all."""
+
+import json
+from collections import defaultdict
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.train.cases import MAX_WORLD, Case, matrix, sampled, single_precision
+from tests.train.launching import run_ranks
+
+pytestmark = pytest.mark.dist
+TOLERANCE = 1e-9
+SCRIPT = Path(__file__).parent / "play_cases.py"
+SAME_JOB = Case(2, 2, 2, "interleaved", 4)
+
+
+def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dict]]:
+    (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
+    run_ranks(SCRIPT, [str(folder / "cases.json"), str(folder / "out.json")], MAX_WORLD, timeout)
+    return json.loads((folder / "out.json").read_text())
+
+
+@pytest.fixture(scope="module", params=["sampled", pytest.param("full", marks=pytest.mark.full)])
+def played(request, tmp_path_factory):
+    cases = sampled() if request.param == "sampled" else matrix()
+    everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB]
+    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=240 if len(cases) < 99 else 1200)
+    assert set(found) >= {case.id for case in cases}
+    return found
+
+
+def test_the_sample_touches_every_axis():
+    axes = defaultdict(set)
+    for case in sampled():
+        for axis, value in asdict(case).items():
+            axes[axis].add(value)
+    assert axes["pipeline"] == axes["data"] == {1, 2, 4}
+    assert axes["chunks"] == {1, 2}
+    assert axes["schedule"] == {"gpipe", "1f1b", "interleaved"}
+    assert axes["tied"] == {True, False}
+    assert len(axes["clip"]) == len(axes["unit_bytes"]) == len(axes["valid"]) == 2
+
+
+@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters"])
+def test_every_layout_equals_one_process(played, quantity):
+    worst = {name: each["worst"][quantity] for name, runs in played.items() for each in runs if "float32" not in name}
+    assert {name: error for name, error in worst.items() if not error <= TOLERANCE} == {}
+
+
+def test_single_precision_is_right_to_a_hundred_thousandth_of_the_largest_entry(played):
+    for case in single_precision():
+        for each in played[case.id]:
+            assert each["worst"]["gradients"] <= 1e-5 * each["largest"], case.id
+            assert each["worst"]["loss"] <= 1e-5, case.id
+
+
+@pytest.mark.parametrize("what", ["rows of spans", "edges of spans", "rows of null", "edges of null"])
+def test_what_is_played_is_what_was_simulated(played, what):
+    assert [name for name, runs in played.items() for each in runs if not each[what]] == []
+
+
+def test_planned_parameters_gradients_and_optimizer_are_the_live_tensors(played):
+    for name, runs in played.items():
+        for each in runs:
+            for live, planned in zip(each["live"], each["planned"], strict=True):
+                for category in ("parameters", "gradients", "optimizer"):
+                    assert live[category] == planned[category], f"{name}: {category}"
+
+
+def test_planned_activations_are_the_bytes_that_autograd_saves(played):
+    for name, runs in played.items():
+        for each in runs:
+            for live, planned in zip(each["live"], each["planned"], strict=True):
+                assert live["activations"] == pytest.approx(planned["activations"], rel=0.02), name
+
+
+def test_the_same_job_twice_is_the_same_to_the_bit(played):
+    first, second = played[SAME_JOB.id][-2:]
+    assert first["digest"] == second["digest"]
+
+
+def test_data_ranks_hold_the_same_weights_to_the_bit(played):
+    for runs in played.values():
+        for each in runs:
+            size = each["data"]
+            for start in range(0, len(each["digest"]), size):
+                assert len(set(each["digest"][start : start + size])) == 1
+
+
+def test_both_copies_of_a_tied_embedding_stay_the_same_to_the_bit(played):
+    """Megatron-LM #844: the copies drifted apart with data parallelism and pipelines."""
+    for runs in played.values():
+        for each in runs:
+            assert len(set(each["shared"])) <= 1
