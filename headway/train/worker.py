@@ -4,11 +4,8 @@ python -m headway.train.worker RUN_DIRECTORY      (started by torchrun's agent)
 """
 
 import json
-import math
-import resource
 import signal
 import socket
-import statistics
 import sys
 import traceback
 from collections.abc import Callable
@@ -25,16 +22,15 @@ from headway.data.samples import Batch, Samples, Slice
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.plan import plan as plans
 from headway.plan.plan import Plan
-from headway.plan.work import model_flops_per_token
 from headway.trace import Trace
 from headway.train import comm, weights
 from headway.train.generate import generate
-from headway.train.loop import StepResult, Trainer
+from headway.train.loop import Trainer
+from headway.train.metrics import Metrics
 from headway.train.pulse import Pulse
 from headway.train.torch_stage import TorchStage
 from headway.units import Bytes
 
-WARM_UP = 3  # steps that the median of the measured step leaves out
 SAVED_STEP = 1  # the step whose saved tensors are counted; the hooks slow it down
 PROMPT, SAMPLE_BYTES = b"def ", 240
 Show = Callable[[dict[str, Any]], None]
@@ -61,7 +57,10 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
         stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank))
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(stage, "stop", True))
-        _train(plan, Trainer(plan, stage, pulse), directory, show or (lambda _: None))
+        trainer = Trainer(plan, stage, pulse)
+        metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
+        _train(plan, trainer, metrics)
+        _close(plan, trainer, metrics, directory)
     except BaseException as error:
         _report(directory, worker.rank, error)
         raise
@@ -70,42 +69,39 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
     return directory
 
 
-def _train(plan: Plan, trainer: Trainer, directory: Path, show: Show) -> None:
-    """All steps with their evaluations and metrics, then the run's closing files."""
+def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
+    """All steps with their evaluations, to the last or to the one at whose end a signal stops the job."""
     stage, part = trainer.stage, _slice(plan, trainer.stage.rank)
     train, held_out = _samples(plan)
     validation = _validation(held_out, part)
-    log = _Log(plan, directory, stage.rank, show)
-    results: list[StepResult] = []
-    saved = 0
     if validation:
-        log.evaluation(0, trainer.evaluate(validation))
+        metrics.evaluation(0, trainer.evaluate(validation))
     for step in range(plan.train.steps):
         if counted := step == min(SAVED_STEP, plan.train.steps - 1):
             stage.saved.start(unit.params for unit in stage.units.values())
         result = trainer.train_step(train.train_batch(step, part))
-        saved = stage.saved.stop() if counted else saved
-        results.append(result)
-        log.step(result)
+        if counted:
+            stage.saved.stop()
+        metrics.step(result)
         if not result.finite and plan.train.on_nonfinite == "stop":
             raise JobError(
-                f"step {step}: the loss is {result.loss} and the gradient norm {result.grad_norm}; no rank updated its "
-                f"weights. Lower optimizer.lr, or set train.on_nonfinite: skip to leave such steps out."
+                f"step {step + 1}: the loss is {result.loss} and the gradient norm {result.grad_norm}; no rank updated "
+                f"its weights. Lower optimizer.lr, or set train.on_nonfinite: skip to leave such steps out."
             )
         last = result.stop or step + 1 == plan.train.steps
         every = plan.train.evaluate_every
         if validation and (last or (every and (step + 1) % every == 0)):
-            log.evaluation(step + 1, trainer.evaluate(validation))
+            metrics.evaluation(step + 1, trainer.evaluate(validation))
         if last:
             break
-    _close(plan, trainer, directory, results, saved, log)
 
 
-def _close(plan: Plan, trainer: Trainer, directory: Path, results: list[StepResult], saved: int, log: "_Log") -> None:
+def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path) -> None:
     """Gather the measured trace and the weights on rank 0, and write the run's closing files."""
-    stage = trainer.stage
+    stage, last = trainer.stage, metrics.last
+    assert last is not None
     trainer.note("end", "gathering the trace and the weights")
-    measured = comm.to_rank_0((results[-1].spans, _memory(stage, saved)))
+    measured = comm.to_rank_0((last.spans, _memory(stage)))
     whole = weights.gather(plan, stage)
     if measured is None or whole is None:
         return
@@ -114,65 +110,12 @@ def _close(plan: Plan, trainer: Trainer, directory: Path, results: list[StepResu
     trace = Trace("measured", spans, {rank: memory for rank, (_, memory) in enumerate(measured)})
     traces.write(directory / "measured.trace.json.gz", trace)
     weights.write(directory / "model.safetensors", whole, plan.model)
-    seconds = statistics.median(r.seconds for r in results[min(WARM_UP, len(results) - 1) :])
     sample = None
-    if not stage.stop and results[-1].finite:
+    if last.finite and not last.stop:
         context = plan.data.sequence_length
         written = generate(plan.model, whole, PROMPT, length=SAMPLE_BYTES, context=context)
         sample = (PROMPT + written).decode("utf-8", "replace")
-    summary = {
-        "steps": len(results),
-        "interrupted": results[-1].stop,
-        "skipped_steps": sum(not r.finite for r in results),
-        "first_loss": _finite(results[0].loss),
-        "last_loss": _finite(results[-1].loss),
-        "first_validation_loss": _finite(log.validation[0]) if log.validation else None,
-        "last_validation_loss": _finite(log.validation[-1]) if log.validation else None,
-        "measured_step_seconds": seconds,
-        "tokens_per_second": plan.tokens_per_step / seconds,
-        "sample": sample,
-    }
-    (directory / "summary.json").write_text(json.dumps(summary, indent=1))
-
-
-class _Log:
-    """Rank 0's metrics, as lines of `metrics.jsonl`; the other ranks write nothing."""
-
-    def __init__(self, plan: Plan, directory: Path, rank: int, show: Show) -> None:
-        self.plan, self.show, self.validation = plan, show, list[float]()
-        self._file = (directory / "metrics.jsonl").open("w") if rank == 0 else None
-        self._flops = model_flops_per_token(plan)
-        self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
-        predicted = directory / "predicted.trace.json.gz"
-        self._predicted = traces.read(predicted).makespan if rank == 0 and predicted.exists() else None
-
-    def step(self, result: StepResult) -> None:
-        """The line of a training step."""
-        rate = result.tokens / result.seconds
-        self._write(
-            {
-                "step": result.step + 1,
-                "loss": _finite(result.loss),
-                "grad_norm": _finite(result.grad_norm),
-                "learning_rate": result.learning_rate,
-                "tokens_per_second": rate,
-                "mfu": rate * self._flops / self._peak,
-                "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-                "seconds": result.seconds,
-                "predicted_seconds": self._predicted,
-            }
-        )
-
-    def evaluation(self, step: int, loss: float) -> None:
-        """The line of an evaluation after `step` steps."""
-        self.validation.append(loss)
-        self._write({"step": step, "validation_loss": _finite(loss)})
-
-    def _write(self, line: dict[str, Any]) -> None:
-        if self._file:
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
-            self.show(line)
+    (directory / "summary.json").write_text(json.dumps({**metrics.summary(), "sample": sample}, indent=1))
 
 
 def _samples(plan: Plan) -> tuple[Samples, Samples | None]:
@@ -194,19 +137,14 @@ def _validation(samples: Samples | None, part: Slice) -> list[Batch]:
     return [samples.validation_batch(i, part) for i in range(samples.num_validation_batches(part.global_batch))]
 
 
-def _finite(value: float) -> float | None:
-    """The number, or None for what JSON cannot say: NaN and infinity."""
-    return value if math.isfinite(value) else None
-
-
-def _memory(stage: TorchStage, saved: int) -> dict[str, Bytes]:
+def _memory(stage: TorchStage) -> dict[str, Bytes]:
     """Category → bytes of this rank's live tensors, and the most that autograd held."""
     units = stage.units.values()
     return {
         "parameters": Bytes(sum(unit.params.nbytes for unit in units)),
         "gradients": Bytes(sum(unit.grads.nbytes for unit in units)),
         "optimizer": Bytes(sum(tensor.nbytes for tensor in stage.optimizer.tensors())),
-        "activations": Bytes(saved),
+        "activations": Bytes(stage.saved.peak),
     }
 
 

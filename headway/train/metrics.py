@@ -1,0 +1,85 @@
+"""A run's metrics: a line of `metrics.jsonl` for each step and evaluation, and the summary at the end."""
+
+import json
+import math
+import resource
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headway import trace as traces
+from headway.plan.plan import Plan
+from headway.plan.work import model_flops_per_token
+from headway.train.loop import StepResult
+
+WARM_UP = 3  # steps that the median of the measured step leaves out
+
+
+class Metrics:
+    """Every rank counts; rank 0 also writes, and tells `show` each line that it wrote."""
+
+    def __init__(self, plan: Plan, directory: Path, rank: int, show: Callable[[dict[str, Any]], None]) -> None:
+        self.plan, self.show = plan, show
+        self.first: StepResult | None = None
+        self.last: StepResult | None = None
+        self.skipped = 0
+        self._seconds: list[float] = []
+        self._validation: list[float] = []
+        self._file = (directory / "metrics.jsonl").open("w") if rank == 0 else None
+        self._flops = model_flops_per_token(plan)
+        self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
+        self._predicted = traces.read(directory / "predicted.trace.json.gz").makespan if rank == 0 else None
+
+    def step(self, result: StepResult) -> None:
+        """The line of a training step."""
+        self.first, self.last = self.first or result, result
+        self.skipped += not result.finite
+        self._seconds.append(result.seconds)
+        rate = result.tokens / result.seconds
+        self._write(
+            {
+                "step": result.step + 1,
+                "loss": _finite(result.loss),
+                "grad_norm": _finite(result.grad_norm),
+                "learning_rate": result.learning_rate,
+                "tokens_per_second": rate,
+                "mfu": rate * self._flops / self._peak,
+                "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "seconds": result.seconds,
+                "predicted_seconds": self._predicted,
+            }
+        )
+
+    def evaluation(self, step: int, loss: float) -> None:
+        """The line of an evaluation after `step` steps."""
+        self._validation.append(loss)
+        self._write({"step": step, "validation_loss": _finite(loss)})
+
+    def summary(self) -> dict[str, Any]:
+        """What the run did; the measured step is the median of those after the warm-up."""
+        assert self.first is not None
+        assert self.last is not None
+        seconds = statistics.median(self._seconds[min(WARM_UP, len(self._seconds) - 1) :])
+        return {
+            "steps": len(self._seconds),
+            "interrupted": self.last.stop,
+            "skipped_steps": self.skipped,
+            "first_loss": _finite(self.first.loss),
+            "last_loss": _finite(self.last.loss),
+            "first_validation_loss": _finite(self._validation[0]) if self._validation else None,
+            "last_validation_loss": _finite(self._validation[-1]) if self._validation else None,
+            "measured_step_seconds": seconds,
+            "tokens_per_second": self.plan.tokens_per_step / seconds,
+        }
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+            self.show(line)
+
+
+def _finite(value: float) -> float | None:
+    """The number, or None for what JSON cannot say: NaN and infinity."""
+    return value if math.isfinite(value) else None
