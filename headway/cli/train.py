@@ -35,14 +35,15 @@ def train(job: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     from headway.plan import build
 
     plan = build.from_file(job, overrides)
+    asked = "".join([job.read_text(encoding="utf-8"), *(f"# --set {override}\n" for override in overrides)])
     worker = env.worker()
     if worker is not None:
-        _as_worker(plan, worker, as_json)
+        _as_worker(plan, worker, asked, as_json)
     else:
-        _launch(plan, as_json)
+        _launch(plan, asked, as_json)
 
 
-def _launch(plan: "Plan", as_json: bool) -> None:
+def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
     """Start the workers on this machine and follow them to the end."""
     from headway.launch import local
 
@@ -52,7 +53,7 @@ def _launch(plan: "Plan", as_json: bool) -> None:
             f"the plan needs {plan.layout.world} ranks on nodes of {plan.cluster.devices_per_node}. "
             f"Start it with torchrun on each of them: torchrun --nnodes … -m headway train JOB."
         )
-    directory = _prepare(plan)
+    directory = _prepare(plan, asked)
     follower = _Follower(plan, directory, as_json)
     started = local.start(directory, plan.layout.world)
     interrupted = False
@@ -77,7 +78,7 @@ def _follow(started: "Started", follower: "_Follower") -> None:
     follower.read()
 
 
-def _as_worker(plan: "Plan", worker: env.Worker, as_json: bool) -> None:
+def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> None:
     """One rank of a job that torchrun started: rank 0 also reports."""
     from headway.train.worker import run
 
@@ -85,7 +86,7 @@ def _as_worker(plan: "Plan", worker: env.Worker, as_json: bool) -> None:
 
     def prepare() -> Path:
         _check_data(plan)
-        directory = _prepare(plan)
+        directory = _prepare(plan, asked)
         follower.append(_Follower(plan, directory, as_json))
         follower[0].__enter__()
         return directory
@@ -112,7 +113,7 @@ def _check_data(plan: "Plan") -> None:
     click.echo(f"data       {found}", err=True)
 
 
-def _prepare(plan: "Plan") -> Path:
+def _prepare(plan: "Plan", asked: str) -> Path:
     """Make the run directory with the job, the plan and its predicted trace."""
     from headway import trace as traces
     from headway.plan import plan as plans
@@ -125,7 +126,8 @@ def _prepare(plan: "Plan") -> Path:
             raise PlanError(
                 f"run.directory {directory} holds a run already. Choose another, or keep {{time}} in its name."
             )
-        (directory / "plan.json").write_text(plans.dumps(plan))
+        (directory / "job.yaml").write_text(asked, encoding="utf-8")
+        (directory / "plan.json").write_text(plans.dumps(plan), encoding="utf-8")
         traces.write(directory / "predicted.trace.json.gz", simulate(plan))
     except OSError as error:
         raise PlanError(

@@ -86,7 +86,14 @@ def test_a_run_leaves_its_files_and_equal_bytes_predicted_and_measured(job, tmp_
     assert summary["measured_step_seconds"] > 0 < summary["predicted_step_seconds"]
     assert summary["tokens_per_second"] == pytest.approx(16 * 32 / summary["measured_step_seconds"])
     run = Path(summary["run_directory"])
-    files = {"plan.json", "predicted.trace.json.gz", "measured.trace.json.gz", "metrics.jsonl", "model.safetensors"}
+    files = {
+        "job.yaml",
+        "plan.json",
+        "predicted.trace.json.gz",
+        "measured.trace.json.gz",
+        "metrics.jsonl",
+        "model.safetensors",
+    }
     assert files <= set(os.listdir(run))
     steps = [line for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
     assert [line["step"] for line in steps] == list(range(1, 11))
