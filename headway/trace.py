@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import PlanError
+from headway.schedule.needs import meeting
+from headway.schedule.operation import parse
 from headway.units import Bytes, Seconds
 
 COMPUTE = "compute"
+_ALIGNED = "STEP/total"
 _NOTHING = Bytes(0)
 
 
@@ -143,15 +146,11 @@ def to_chrome(trace: Trace) -> dict[str, Any]:
 
 
 def _flows(spans: Sequence[Span], lanes: Sequence[str]) -> Iterable[dict[str, Any]]:
-    sends: dict[tuple[str, str], Span] = {}
-    for span in spans:
-        kind = span.operation.lstrip("0123456789")
-        if kind.startswith("SEND"):
-            sends[span.edge, kind.removeprefix("SEND_")] = span
-    for number, span in enumerate(spans):
-        kind = span.operation.lstrip("0123456789")
-        send = sends.get((span.edge, kind.removeprefix("RECV_"))) if kind.startswith("RECV") else None
-        if send:
+    messages = [(span, parse(span.operation)) for span in spans if "→" in span.edge]
+    sends = {(span.edge, meeting(op)): span for span, op in messages if op.action.kind.startswith("SEND")}
+    for number, (span, op) in enumerate(messages):
+        send = sends.get((span.edge, meeting(op)))
+        if send and send is not span:
             ends = (("s", send, send.start), ("f", span, span.end))
             for phase, end, time in ends:
                 where = {"pid": end.rank, "tid": lanes.index(end.lane), "ts": time * 1e6, "id": number}
@@ -162,6 +161,15 @@ def _meta(pid: int, tid: int, name: str, value: str) -> dict[str, Any]:
     return {"ph": "M", "pid": pid, "tid": tid, "name": name, "args": {"name": value}}
 
 
-def shifted(span: Span, seconds: float) -> Span:
-    """The span, `seconds` later."""
-    return replace(span, start=Seconds(span.start + seconds), end=Seconds(span.end + seconds))
+def aligned(ranks: Sequence[Sequence[Span]]) -> tuple[Span, ...]:
+    """The measured spans of all ranks on one clock that starts at 0.
+
+    Clocks of different nodes have nothing in common, but the last collective of all ranks ends for all at once.
+    """
+    meets = [next(span.end for span in reversed(spans) if span.operation == _ALIGNED) for spans in ranks]
+    first = min(span.start - meet for spans, meet in zip(ranks, meets, strict=True) for span in spans)
+    return tuple(
+        replace(span, start=Seconds(span.start - meet - first), end=Seconds(span.end - meet - first))
+        for spans, meet in zip(ranks, meets, strict=True)
+        for span in spans
+    )

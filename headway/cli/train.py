@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway import env
-from headway.errors import PlanError
+from headway.errors import JobError, PlanError
 
 if TYPE_CHECKING:
     from headway.launch.local import Started
@@ -62,13 +62,24 @@ def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
             _follow(started, follower)
     except KeyboardInterrupt:
         interrupted = True
-        click.echo("\nStopping at the end of the step …", err=True)
-        local.interrupt(started)
+        _stop(started)
     if not (directory / "summary.json").exists():
         raise KeyboardInterrupt if interrupted else local.failure(started)
     _finish(plan, directory, as_json)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _stop(started: "Started") -> None:
+    """Stop at the end of the step; at a second Ctrl-C at once."""
+    from headway.launch import local
+
+    click.echo("\nStopping at the end of the step … (Ctrl-C again to stop now, without saving)", err=True)
+    try:
+        local.interrupt(started)
+    except KeyboardInterrupt:
+        local.end(started)
+        click.echo("Stopped in the middle of a step: this run saved no weights.", err=True)
 
 
 def _follow(started: "Started", follower: "_Follower") -> None:
@@ -117,25 +128,42 @@ def _prepare(plan: "Plan", asked: str) -> Path:
     """Make the run directory with the job, the plan and its predicted trace."""
     from headway import trace as traces
     from headway.plan import plan as plans
+    from headway.report.memory import fullest, misfit
     from headway.sim.simulate import simulate
 
-    directory = Path(plan.run.directory.replace("{name}", plan.name).replace("{time}", time.strftime("%Y%m%d-%H%M%S")))
+    predicted = simulate(plan)
+    place = fullest(predicted, plan.cluster)
+    if not place.fits:
+        raise JobError(misfit(plan, predicted, place))
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if (directory / "metrics.jsonl").exists():
-            raise PlanError(
-                f"run.directory {directory} holds a run already. Choose another, or keep {{time}} in its name."
-            )
+        directory = _new_directory(plan)
         (directory / "job.yaml").write_text(asked, encoding="utf-8")
         (directory / "plan.json").write_text(plans.dumps(plan), encoding="utf-8")
-        traces.write(directory / "predicted.trace.json.gz", simulate(plan))
+        traces.write(directory / "predicted.trace.json.gz", predicted)
     except OSError as error:
         raise PlanError(
-            f"run.directory {directory} cannot be written ({error.strerror}). Choose one that you may write to."
+            f"run.directory {error.filename} cannot be written ({error.strerror}). Choose one that you may write to."
         ) from None
     click.echo(f"plan       {plans.digest(plan)}: {plan.layout}, {plan.schedule.name}", err=True)
     click.echo(f"run        {directory}", err=True)
     return directory
+
+
+def _new_directory(plan: "Plan") -> Path:
+    """Make the run's directory. One that holds anything is left alone: with {time} in its name the next is tried."""
+    template = plan.run.directory.replace("{name}", plan.name)
+    wanted = template.replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
+    for attempt in range(1, 100):
+        directory = Path(wanted if attempt == 1 else f"{wanted}-{attempt}")
+        try:
+            directory.mkdir(parents=True)
+            return directory
+        except FileExistsError:
+            if "{time}" not in template:
+                if directory.is_dir() and not any(directory.iterdir()):
+                    return directory
+                break
+    raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
 
 
 def _finish(plan: "Plan", directory: Path, as_json: bool) -> None:
@@ -168,7 +196,7 @@ def _print(plan: "Plan", summary: dict[str, Any], predicted: "Trace", measured: 
     console = Console()
     console.print()
     if summary["sample"] is not None:
-        console.print(Panel(escape(summary["sample"]), title="a sample of what it writes", expand=False))
+        console.print(Panel(escape(_readable(summary["sample"])), title="a sample of what it writes", expand=False))
     for name, unit in (("", ""), ("validation_", "  [dim](mean nats a byte)[/]")):
         first, last = summary[f"first_{name}loss"], summary[f"last_{name}loss"]
         if first is not None:
@@ -180,6 +208,11 @@ def _print(plan: "Plan", summary: dict[str, Any], predicted: "Trace", measured: 
     if cores and plan.layout.world > cores:
         console.print(f"[dim]oversubscribed: {plan.layout.world} ranks share {cores} cores[/]")
     console.print(f"files in {summary['run_directory']}", highlight=False)
+
+
+def _readable(text: str) -> str:
+    """The text without what would change the terminal."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "·" for sign in text)
 
 
 def _number(value: float | None, digits: int = 4) -> str:
@@ -219,6 +252,8 @@ class _Follower:
 
     def show(self, line: dict[str, Any]) -> None:
         """One line of metrics: of a step, or of an evaluation."""
+        from headway.units import show_seconds
+
         step = line["step"]
         if "validation_loss" in line:
             text = f"step {step:>5}  validation loss {_number(line['validation_loss'])}"
@@ -226,12 +261,12 @@ class _Follower:
             return
         text = (
             f"loss {_number(line['loss'])}  norm {_number(line['grad_norm'], 2)}  lr {line['learning_rate']:.1e}  "
-            f"{line['tokens_per_second']:,.0f} tok/s  MFU {line['mfu']:.0%}  "
-            f"{line['seconds']:.2f} s (predicted {line['predicted_seconds']:.2f})"
+            f"{line['tokens_per_second']:,.0f} tok/s  MFU {line['mfu']:.1%}  "
+            f"{show_seconds(line['seconds'])} (predicted {show_seconds(line['predicted_seconds'])})"
         )
         if self.bar:
             self.bar.update(self.bar.task_ids[0], completed=step, text=text)
-        elif step % self.every == 0 or step == 1:
+        elif step % self.every == 0 or step in (1, self.steps):
             self.console.print(f"step {step:>5}  {text}", highlight=False, soft_wrap=True)
 
     def _bar(self) -> Any:  # noqa: ANN401 -- rich is imported only here

@@ -15,7 +15,6 @@ from typing import Any
 from headway import env
 from headway.errors import JobError
 
-GRACE = 20.0  # seconds that an interrupted job gets to end its step and write its files
 AGENT_GRACE = 8  # seconds that torchrun's agent gives workers to end before it kills them
 
 
@@ -35,7 +34,8 @@ class Started:
 
 def start(directory: Path, num_ranks: int) -> Started:
     """Start `num_ranks` workers on the plan in `directory`. They do not see this terminal's Ctrl-C; see `interrupt`."""
-    command = [sys.executable, "-m", "headway.train.agent", str(directory), str(num_ranks)]
+    words = ["headway.train.agent", str(directory), str(num_ranks), str(os.getpid())]
+    command = [sys.executable, "-m", *words]
     log = directory / "log"
     log.mkdir(parents=True, exist_ok=True)
     variables = env.for_workers() | {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(AGENT_GRACE)}
@@ -47,15 +47,28 @@ def start(directory: Path, num_ranks: int) -> Started:
 
 
 def interrupt(job: Started) -> None:
-    """Ask every worker to stop at the end of its step, wait for that, and end what is left by force."""
-    for pid in _children(job.process.pid):
-        _signal(pid, signal.SIGTERM)
-    deadline = time.monotonic() + GRACE
-    while job.running and time.monotonic() < deadline:
+    """Ask every worker to stop at the end of its step, and wait for that, however long the step is.
+
+    A job that has not started its workers yet ends at once.
+    """
+    asked: set[int] = set()
+    while job.running:
+        workers = set(_children(job.process.pid))
+        for pid in workers - asked:
+            _signal(pid, signal.SIGINT)
+        asked |= workers
+        if not asked:
+            job.process.terminate()
         time.sleep(0.1)
-    if job.running:
-        job.process.terminate()
-    job.process.wait(timeout=AGENT_GRACE + GRACE)
+
+
+def end(job: Started) -> None:
+    """End the job now: the agent ends its workers, and kills those that do not end within AGENT_GRACE seconds."""
+    job.process.terminate()
+    try:
+        job.process.wait(timeout=2 * AGENT_GRACE)
+    except subprocess.TimeoutExpired:
+        job.process.kill()  # its workers end when it is gone
 
 
 def failure(job: Started) -> JobError:
@@ -80,6 +93,9 @@ def failure(job: Started) -> JobError:
     if lost:
         report = reports[lost[0]]
         return JobError(f"rank {lost[0]} lost a peer at {report['at']}: {report['error']}. {_logs(log, lost[0])}")
+    if job.process.returncode < 0 and (log / "rank-0.at").exists():
+        at = _text(log / "rank-0.at")
+        return JobError(f"the launcher {_ended(job.process.returncode)}, and its workers ended; rank 0 was at {at}.")
     return JobError(f"the workers did not start (status {job.process.returncode}). See {log / 'agent.log'}.")
 
 
@@ -116,6 +132,6 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="utf-8").strip()
     except OSError:
         return ""

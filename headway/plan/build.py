@@ -14,7 +14,7 @@ from headway.model.spec import ModelSpec
 from headway.model.split import balanced
 from headway.placement import zero
 from headway.plan import read
-from headway.plan.job import Checkpoint, Job, Offload, Parallel
+from headway.plan.job import Checkpoint, Job, Offload, Parallel, Train
 from headway.plan.plan import Plan
 from headway.schedule import families, passes
 from headway.schedule.check import check
@@ -56,7 +56,8 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         for b in each
     ]
     stages = tuple(tuple(each[i].name for i in part) for part in balanced(costs, num_stages))
-    shared = {0, num_stages - 1} if model.tied and parallel.pipeline > 1 else set()
+    ends = {0, num_stages - 1}  # a tied embedding's stages, which share its gradient if two ranks hold them
+    shared = ends if model.tied and len({rows.ranks[stage] for stage in ends}) > 1 else set()
     reduced = frozenset(range(num_stages)) if parallel.data > 1 else frozenset(shared)
     return Plan(
         name=name,
@@ -89,8 +90,7 @@ def _rows(job: Job, parallel: Parallel, microbatches: int) -> Schedule:
 
 
 def _lower(rows: Schedule, reduced: frozenset[int]) -> Schedule:
-    with_messages = check(passes.add_messages(check(rows)))
-    return check(passes.add_steps(passes.add_reductions(with_messages, reduced)))
+    return check(passes.add_steps(passes.add_reductions(passes.add_messages(rows), reduced)))
 
 
 def _num_microbatches(job: Job, parallel: Parallel) -> int:
@@ -155,9 +155,18 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
         )
     if data.tokenizer == "bytes" and model.vocabulary < BYTE_VOCABULARY:
         raise PlanError(f"bytes need a vocabulary of {BYTE_VOCABULARY}, got model.vocabulary {model.vocabulary}.")
+    _check_dtypes(train)
+
+
+def _check_dtypes(train: Train) -> None:
     if train.reduce_dtype.bytes < train.precision.bytes:
         raise PlanError(
             f"train.reduce_dtype {train.reduce_dtype} would round the {train.precision} gradients. "
+            f"Use train.reduce_dtype {train.precision}."
+        )
+    if train.reduce_dtype != train.precision:
+        raise PlanError(
+            f"train.reduce_dtype {train.reduce_dtype} for {train.precision} gradients is not built yet. "
             f"Use train.reduce_dtype {train.precision}."
         )
 

@@ -18,6 +18,7 @@ from headway.model.unit import Unit, units
 from headway.placement import Placement
 from headway.plan.job import Checkpoint, Data, Optimizer, Run, Train
 from headway.schedule import schedule as schedules
+from headway.schedule.check import check
 from headway.schedule.operation import Lane, Parts, Program
 from headway.schedule.schedule import Schedule
 from headway.units import Bytes
@@ -49,6 +50,22 @@ class Plan:
     train: Train
     checkpoint: Checkpoint
     run: Run
+
+    def __post_init__(self) -> None:
+        """Refuse a file whose parts do not belong together; `build` makes only plans that do."""
+        each = self.train.microbatch * self.num_microbatches * self.layout.size("data")
+        if self.train.global_batch != each:
+            raise PlanError(f"a global batch of {self.train.global_batch} is not the {each} sequences that are played.")
+        ranks, stages = self.layout.size("pipeline"), len(self.stages)
+        for rows in (self.schedule, self.evaluation):
+            if (rows.num_ranks, rows.num_stages, rows.num_microbatches) != (ranks, stages, self.num_microbatches):
+                raise PlanError(
+                    f"{rows.name} has {rows.num_ranks} rows, {rows.num_stages} stages and {rows.num_microbatches} "
+                    f"micro-batches, the plan {ranks}, {stages} and {self.num_microbatches}."
+                )
+        wanted, found = [b.name for b in blocks(self.model)], [name for stage in self.stages for name in stage]
+        if found != wanted:
+            raise PlanError(f"the stages hold {len(found)} blocks, not the model's {len(wanted)} in order.")
 
     @property
     def tokens_per_step(self) -> int:
@@ -127,9 +144,12 @@ def dumps(plan: Plan) -> str:
 def loads(text: str | bytes, where: str = "plan") -> Plan:
     """The plan in JSON text; `where` is named in the error."""
     try:
-        return _ADAPTER.validate_json(text)
+        plan = _ADAPTER.validate_json(text)
+        for rows in (plan.schedule, plan.evaluation):
+            check(rows)
+        return plan
     except PlanError as error:
-        raise PlanError(f"{where} is not a plan that Headway wrote ({error})") from None
+        raise PlanError(f"{where} is not a plan that Headway can play: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
@@ -141,7 +161,8 @@ def read(path: Path) -> Plan:
     try:
         return loads(path.read_bytes(), str(path))
     except OSError as error:
-        raise PlanError(f"{path} cannot be read: {error}.") from None
+        problem = error.strerror or error
+        raise PlanError(f"{path} cannot be read ({problem}). Make one with headway plan JOB --output FILE.") from None
 
 
 def digest(plan: Plan) -> str:

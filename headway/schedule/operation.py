@@ -20,6 +20,7 @@ class Lane(StrEnum):
     RECEIVE = "receive"
     REDUCE = "reduce"  # over the data axis
     SHARED = "shared"  # over the ranks that hold a shared weight
+    WORLD = "world"  # over all ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Program:
                 for unit in reversed(parts.computed):
                     yield Operation(action, unit)
                     yield from (Operation(reduction, name) for name, after, _ in parts.reduced if after == unit)
-            case Kind.REDUCE_GRAD if self.parts_of(action).reduced:
+            case Kind.REDUCE_GRAD if self.parts:
                 pass  # its operations come with the backward that they overlap
             case _:
                 yield Operation(action)
@@ -111,6 +112,8 @@ class Program:
                 return Lane.RECEIVE
             case Kind.BEGIN:
                 return Lane.REDUCE
+            case Kind.STEP if operation.part == TOTAL:
+                return Lane.WORLD
             case Kind.REDUCE_GRAD:
                 reduced = self.parts_of(operation.action).reduced
                 return next((lane for name, _, lane in reduced if name == operation.part), Lane.REDUCE)

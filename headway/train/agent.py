@@ -1,20 +1,15 @@
 """The launcher's process on a node: torchrun's agent starts the workers, and says which rank ended the job.
 
-python -m headway.train.agent RUN_DIRECTORY NUM_RANKS
+python -m headway.train.agent RUN_DIRECTORY NUM_RANKS PARENT_PID
 """
 
 import json
 import os
-import signal
 import socket
 import sys
-import threading
-import time
 from pathlib import Path
 
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from headway.train.endings import end_with
 
 
 def main(directory: Path, num_ranks: int) -> int:
@@ -23,6 +18,10 @@ def main(directory: Path, num_ranks: int) -> int:
     On failure `log/failures.json` holds rank → {pid, exitcode} of the workers that ended by themselves, before the
     agent ended the rest; exit codes below 0 are signals.
     """
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
     logs = directory / "log"
     config = LaunchConfig(
         min_nodes=1,
@@ -38,12 +37,11 @@ def main(directory: Path, num_ranks: int) -> int:
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=str(logs), redirects=Std.ALL),
     )
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
-        elastic_launch(config, sys.executable)("-m", "headway.train.worker", str(directory))
+        elastic_launch(config, sys.executable)("-m", "headway.train.worker", str(directory), str(os.getpid()))
     except ChildFailedError as error:
         failures = {rank: {"pid": f.pid, "exitcode": f.exitcode} for rank, f in error.failures.items()}
-        (logs / "failures.json").write_text(json.dumps(failures))
+        (logs / "failures.json").write_text(json.dumps(failures), encoding="utf-8")
         return 1
     except SignalException as error:
         return 128 + int(error.sigval)
@@ -56,12 +54,6 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _end_with_parent(parent: int) -> None:
-    """End the job when the command that started it is gone, however it went."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 if __name__ == "__main__":
+    end_with(int(sys.argv[3]))  # before torch is imported, which takes seconds
     sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -3,17 +3,19 @@
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from headway.env import Worker
-from headway.errors import JobError
+from headway.errors import HeadwayError, JobError
 from headway.plan.plan import Plan
 from headway.plan.work import edge, group_edge
 from headway.train import device as devices
 from headway.units import Bytes
+
+T = TypeVar("T")
 
 
 class PeerLostError(JobError):
@@ -46,21 +48,25 @@ class Comm:
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(layout.world)): dist.group.WORLD}
         # torch names such a group after its ranks and after how many groups this rank has made: members must agree
         # on both, so what all ranks make comes first, and what only some make last.
-        wanted = [layout.group(rank, "pipeline"), layout.group(rank, "data")]
-        wanted += [plan.group(rank, unit) for unit in plan.units_of_rank(rank)]
-        for ranks in wanted:
-            if len(ranks) > 1 and ranks not in self._groups:
-                self._groups[ranks] = dist.new_group(list(ranks), use_local_synchronization=True)
-        self._pipeline = self._groups.get(layout.group(rank, "pipeline"))
+        limit = datetime.timedelta(seconds=plan.train.hang_after)
+        pipeline = layout.group(rank, "pipeline")
+        # a group for each direction: on NCCL the messages of a group share a stream, where the two would wait in line
+        self._forward = _group(pipeline, limit)
+        self._backward = _group(pipeline, limit)
+        for ranks in (layout.group(rank, "data"), *(plan.group(rank, unit) for unit in plan.units_of_rank(rank))):
+            if ranks not in self._groups:
+                self._groups[ranks] = _group(ranks, limit)
 
-    def send(self, tensor: torch.Tensor, target: int, tag: int) -> Transfer:
-        """Send to one rank of the same pipeline; messages with one tag arrive in order."""
-        call = _guarded(lambda: dist.isend(tensor, target, group=self._pipeline, tag=tag))
+    def send(self, tensor: torch.Tensor, target: int, tag: int, *, forward: bool) -> Transfer:
+        """Send an output forward or a gradient backward to a rank of the same pipeline."""
+        group = self._forward if forward else self._backward
+        call = _guarded(lambda: dist.isend(tensor, target, group=group, tag=tag))
         return Transfer(edge(self.rank, target), Bytes(tensor.nbytes), call)
 
-    def receive(self, tensor: torch.Tensor, source: int, tag: int) -> Transfer:
-        """Receive into `tensor` from one rank of the same pipeline."""
-        call = _guarded(lambda: dist.irecv(tensor, source, group=self._pipeline, tag=tag))
+    def receive(self, tensor: torch.Tensor, source: int, tag: int, *, forward: bool) -> Transfer:
+        """Receive into `tensor` what a rank of the same pipeline sends with that tag and direction."""
+        group = self._forward if forward else self._backward
+        call = _guarded(lambda: dist.irecv(tensor, source, group=group, tag=tag))
         return Transfer(edge(source, self.rank), Bytes(tensor.nbytes), call)
 
     def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
@@ -85,17 +91,23 @@ def stop() -> None:
 
 
 def from_rank_0(make: Callable[[], str]) -> str:
-    """What rank 0 makes, on every rank."""
-    box: list[str | None] = [make() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(box, src=0)
-    assert box[0] is not None
-    return box[0]
+    """What rank 0 makes, on every rank; if it is refused there, every rank raises that."""
+    box: list[Any] = [None]
+    if dist.get_rank() == 0:
+        try:
+            box = [make()]
+        except HeadwayError as error:
+            box = [error]
+    _guarded(lambda: dist.broadcast_object_list(box, src=0))
+    if isinstance(box[0], HeadwayError):
+        raise box[0]
+    return str(box[0])
 
 
 def to_rank_0(value: object) -> list[Any] | None:
     """Every rank's value in rank order on rank 0, None on the others."""
     box: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(value, box, dst=0)
+    _guarded(lambda: dist.gather_object(value, box, dst=0))
     return box
 
 
@@ -105,15 +117,24 @@ def move_to_rank_0(tensor: torch.Tensor, owner: int) -> torch.Tensor | None:
     if owner == 0:
         return tensor if rank == 0 else None
     if rank == owner:
-        dist.send(tensor, 0)
+        _guarded(lambda: dist.send(tensor, 0))
     elif rank == 0:
         received = torch.empty_like(tensor)
-        dist.recv(received, owner)
+        _guarded(lambda: dist.recv(received, owner))
         return received
     return None
 
 
-def _guarded(call: Callable[[], dist.Work | None]) -> dist.Work | None:
+def _group(ranks: tuple[int, ...], limit: datetime.timedelta) -> dist.ProcessGroup | None:
+    """A group that only its members make; None for one rank alone."""
+    if len(ranks) == 1:
+        return None
+    made = dist.new_group(list(ranks), timeout=limit, use_local_synchronization=True)
+    assert isinstance(made, dist.ProcessGroup)  # what is no member's is a number
+    return made
+
+
+def _guarded(call: Callable[[], T]) -> T:
     try:
         return call()
     except RuntimeError as error:

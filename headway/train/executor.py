@@ -1,5 +1,6 @@
 """The executor: plays a rank's row of operations through a Stage, waiting on the handles that `needs` names."""
 
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,17 +42,22 @@ def play(
     """Play the row once; the spans are what happened.
 
     `note(place)` is called before each operation, so that a dead rank's last one is known. A span that communicates
-    starts when it is issued and ends when it is waited for.
+    starts when it is issued and its lane is free, and ends when it is waited for.
     """
-    handles: dict[int, tuple[Handle, float]] = {}
+    pending: dict[Lane, deque[tuple[int, Handle, float]]] = defaultdict(deque)
+    free: dict[Lane, float] = {}  # when the lane's last operation ended
     spans: list[Span | None] = [None] * len(row)
 
     def finish(place: int) -> None:
-        if place in handles:
-            handle, start = handles.pop(place)
+        """Wait for an operation, and for those before it in its lane, which works in order."""
+        queue = pending[row[place].lane]
+        while queue and queue[0][0] <= place:
+            first, handle, issued = queue.popleft()
             handle.wait()
-            end, each = clock(), row[place]
-            spans[place] = Span(rank, each.lane, each.text, Seconds(start), Seconds(end), handle.edge, handle.bytes)
+            end, each = clock(), row[first]
+            start = max(issued, free.get(each.lane, issued))
+            free[each.lane] = end
+            spans[first] = Span(rank, each.lane, each.text, Seconds(start), Seconds(end), handle.edge, handle.bytes)
 
     for place, instruction in enumerate(row):
         for wait in instruction.waits:
@@ -62,9 +68,8 @@ def play(
         if handle is None:
             spans[place] = Span(rank, instruction.lane, instruction.text, Seconds(start), Seconds(clock()))
         else:
-            handles[place] = (handle, start)
-            if instruction.lane is Lane.COMPUTE:
-                finish(place)
-    for place in list(handles):
-        finish(place)
+            pending[instruction.lane].append((place, handle, start))
+    for queue in pending.values():
+        if queue:
+            finish(queue[-1][0])
     return tuple(span for span in spans if span)

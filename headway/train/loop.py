@@ -52,7 +52,7 @@ class Trainer:
         """One step on this data rank's batch: forward, backward, reduction, norm, update."""
         stage, step, start = self.stage, self.stage.step, self.clock()
         stage.load(*self._tensors(batch))
-        spans = self._play(self._row, f"step {step}")
+        spans = self._play(self._row, f"step {step + 1}")
         devices.synchronize(stage.device)
         totals = stage.totals
         return StepResult(
@@ -73,7 +73,7 @@ class Trainer:
         with self.stage.evaluating(self.plan.evaluation_program):
             for batch in batches:
                 self.stage.load(*self._tensors(batch))
-                self._play(self._evaluation_row, "evaluation")
+                self._play(self._evaluation_row, f"evaluation after step {self.stage.step}")
                 totals = self.stage.read_totals()
                 loss, tokens = loss + totals.loss * totals.tokens, tokens + totals.tokens
         return loss / max(tokens, 1.0)

@@ -16,6 +16,7 @@ from headway.schedule.action import Action, Kind
 from headway.schedule.operation import Program
 from headway.train import blocks
 from headway.train.comm import Comm, Transfer
+from headway.train.endings import Stop
 from headway.train.flat import FlatUnit
 from headway.train.optimizer import AdamW
 from headway.train.saved import SavedBytes
@@ -57,7 +58,7 @@ class TorchStage:
             unit.initialise(plan.model, plan.train.seed)
         self.optimizer = AdamW(list(self.units.values()), plan.optimizer)
         self.saved = SavedBytes()
-        self.stop = False
+        self.stop = Stop()
         self.totals = Totals(0.0, 0.0, stop=False, tokens=0.0)
         self.norm = 0.0
         self.step = 0
@@ -150,7 +151,7 @@ class TorchStage:
         made = self._outputs if forward else self._input_gradients
         target = action.stage + (1 if forward else -1)
         tensor = made.pop((action.stage, action.microbatch)).contiguous()
-        return self.comm.send(tensor, self._rank_of(target), self._tag(target, action.microbatch, forward=forward))
+        return self.comm.send(tensor, self._rank_of(target), self._tag(target, action.microbatch), forward=forward)
 
     def receive(self, action: Action) -> Transfer:
         """Start receiving the stage's input, or the gradient of its output."""
@@ -161,8 +162,8 @@ class TorchStage:
         tensor = torch.empty(self._shape, dtype=self.dtype, device=self.device)
         box = self._box.inputs if forward else self._box.gradients
         box[action.stage, action.microbatch] = tensor
-        tag = self._tag(action.stage, action.microbatch, forward=forward)
-        return self.comm.receive(tensor, self._rank_of(source), tag)
+        tag = self._tag(action.stage, action.microbatch)
+        return self.comm.receive(tensor, self._rank_of(source), tag, forward=forward)
 
     def reduce(self, unit: str) -> Transfer:
         """Start summing a unit's flat gradients, in place and without a copy."""
@@ -175,7 +176,7 @@ class TorchStage:
         tokens = self._count if self._is_here(self._last) and self._data == 0 else 0.0
         square = self._squared_norm() if self.program.trains else 0.0
         self._packed = torch.zeros(TOTALS, dtype=torch.float64, device=self.device)
-        for i, value in enumerate((square, mine, float(self.stop), tokens)):
+        for i, value in enumerate((square, mine, float(self.stop.asked), tokens)):
             self._packed[i] = value
         return self.comm.all_reduce(self._packed, tuple(range(self.plan.layout.world)))
 
@@ -228,6 +229,6 @@ class TorchStage:
         coord = self.plan.layout.coord(self.rank)
         return self.plan.layout.rank({**coord, "pipeline": self.plan.schedule.ranks[stage]})
 
-    def _tag(self, stage: int, microbatch: int, *, forward: bool) -> int:
-        """A number for each message: of the stage that needs it, its micro-batch and direction."""
-        return 2 * (stage * self.plan.num_microbatches + microbatch) + forward
+    def _tag(self, stage: int, microbatch: int) -> int:
+        """A number for each message of one direction: of the stage that needs it and its micro-batch."""
+        return stage * self.plan.num_microbatches + microbatch

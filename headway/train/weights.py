@@ -17,8 +17,10 @@ def gather(plan: Plan, stage: TorchStage) -> dict[str, Tensor] | None:
     found: dict[str, Tensor] = {}
     for unit in plan.units:
         owner = plan.layout.rank({"pipeline": plan.holders(unit)[0]})
+        if stage.rank not in (0, owner):
+            continue
         flat = stage.units.get(unit.name) or FlatUnit(unit, stage.dtype, stage.device)
-        if stage.rank in (0, owner) and (moved := comm.move_to_rank_0(flat.params.detach(), owner)) is not None:
+        if (moved := comm.move_to_rank_0(flat.params.detach(), owner)) is not None:
             found |= {name: view.cpu() for name, view in flat.named(moved).items()}
     return found if stage.rank == 0 else None
 

@@ -3,8 +3,8 @@
 python -m headway.train.worker RUN_DIRECTORY      (started by torchrun's agent)
 """
 
+import contextlib
 import json
-import signal
 import socket
 import sys
 import traceback
@@ -24,6 +24,7 @@ from headway.plan import plan as plans
 from headway.plan.plan import Plan
 from headway.trace import Trace
 from headway.train import comm, weights
+from headway.train.endings import end_with
 from headway.train.generate import generate
 from headway.train.loop import Trainer
 from headway.train.metrics import Metrics
@@ -33,6 +34,7 @@ from headway.units import Bytes
 
 SAVED_STEP = 1  # the step whose saved tensors are counted; the hooks slow it down
 PROMPT, SAMPLE_BYTES = b"def ", 240
+SAMPLED_MODELS = 50_000_000  # parameters up to which a sample takes seconds on one core
 Show = Callable[[dict[str, Any]], None]
 
 
@@ -50,13 +52,12 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
     torch.set_num_threads(1)
     device = comm.start(plan, worker)
     directory = Path(comm.from_rank_0(lambda: str(prepare())))
-    (directory / "log").mkdir(exist_ok=True)
+    (directory / "log").mkdir(parents=True, exist_ok=True)
     try:
         pulse = Pulse(directory / "log" / f"rank-{worker.rank}.at")
         pulse("start", "making the stages")
         stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: setattr(stage, "stop", True))
+        stage.stop.listen()
         trainer = Trainer(plan, stage, pulse)
         metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
         _train(plan, trainer, metrics)
@@ -88,11 +89,11 @@ def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
                 f"step {step + 1}: the loss is {result.loss} and the gradient norm {result.grad_norm}; no rank updated "
                 f"its weights. Lower optimizer.lr, or set train.on_nonfinite: skip to leave such steps out."
             )
-        last = result.stop or step + 1 == plan.train.steps
         every = plan.train.evaluate_every
-        if validation and (last or (every and (step + 1) % every == 0)):
+        last = result.stop or step + 1 == plan.train.steps
+        if validation and not result.stop and (last or (every and (step + 1) % every == 0)):
             metrics.evaluation(step + 1, trainer.evaluate(validation))
-        if last:
+        if last or stage.totals.stop:
             break
 
 
@@ -105,17 +106,18 @@ def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path) -> N
     whole = weights.gather(plan, stage)
     if measured is None or whole is None:
         return
-    zero = min(span.start for spans, _ in measured for span in spans)
-    spans = tuple(traces.shifted(span, -zero) for spans, _ in measured for span in spans)
-    trace = Trace("measured", spans, {rank: memory for rank, (_, memory) in enumerate(measured)})
+    memory = {rank: held for rank, (_, held) in enumerate(measured)}
+    trace = Trace("measured", traces.aligned([spans for spans, _ in measured]), memory)
     traces.write(directory / "measured.trace.json.gz", trace)
     weights.write(directory / "model.safetensors", whole, plan.model)
     sample = None
-    if last.finite and not last.stop:
+    if last.finite and not stage.totals.stop and sum(unit.numel for unit in plan.units) <= SAMPLED_MODELS:
         context = plan.data.sequence_length
         written = generate(plan.model, whole, PROMPT, length=SAMPLE_BYTES, context=context)
         sample = (PROMPT + written).decode("utf-8", "replace")
-    (directory / "summary.json").write_text(json.dumps({**metrics.summary(), "sample": sample}, indent=1))
+    (directory / "summary.json").write_text(
+        json.dumps({**metrics.summary(), "sample": sample}, indent=1), encoding="utf-8"
+    )
 
 
 def _samples(plan: Plan) -> tuple[Samples, Samples | None]:
@@ -140,27 +142,30 @@ def _validation(samples: Samples | None, part: Slice) -> list[Batch]:
 def _memory(stage: TorchStage) -> dict[str, Bytes]:
     """Category → bytes of this rank's live tensors, and the most that autograd held."""
     units = stage.units.values()
+    counted = {"activations": Bytes(stage.saved.peak)} if stage.saved.peak else {}
     return {
         "parameters": Bytes(sum(unit.params.nbytes for unit in units)),
         "gradients": Bytes(sum(unit.grads.nbytes for unit in units)),
         "optimizer": Bytes(sum(tensor.nbytes for tensor in stage.optimizer.tensors())),
-        "activations": Bytes(stage.saved.peak),
+        **counted,
     }
 
 
 def _report(directory: Path, rank: int, error: BaseException) -> None:
     """Why this rank ended, for the launcher to read: whether it lost a peer or failed by itself."""
-    at = (directory / "log" / f"rank-{rank}.at").read_text().strip()
+    at = (directory / "log" / f"rank-{rank}.at").read_text(encoding="utf-8").strip()
     lost = isinstance(error, comm.PeerLostError)
     text = str(error) if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
     report = {"lost_peer": lost, "error": text, "at": at, "host": socket.gethostname()}
-    (directory / "log" / f"rank-{rank}.error.json").write_text(json.dumps(report))
+    with contextlib.suppress(OSError):  # a full disk: the agent still tells the exit status
+        (directory / "log" / f"rank-{rank}.error.json").write_text(json.dumps(report), encoding="utf-8")
     if not isinstance(error, HeadwayError):
         traceback.print_exception(error)
 
 
-def main(directory: Path) -> int:
-    """The worker that the agent starts: everything it needs is in the run directory."""
+def main(directory: Path, agent: int) -> int:
+    """The worker that the agent (a process id) starts: everything it needs is in the run directory."""
+    end_with(agent)
     worker = env.worker()
     assert worker is not None, "started by torchrun's agent, which sets RANK and the rest"
     try:
@@ -172,4 +177,4 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -47,15 +47,17 @@ def test_a_run_directory_that_cannot_be_made_is_refused_with_its_path(tmp_path, 
     (tmp_path / "file").write_text("in the way")
     job = tmp_path / "job.yaml"
     job.write_text(f"run: {{directory: {tmp_path}/file/run}}\n")
-    assert f"run.directory {tmp_path}/file/run cannot be written" in _refused(capsys, "train", str(job))
+    said = _refused(capsys, "train", str(job))
+    assert f"run.directory {tmp_path}/file/run cannot be written (Not a directory)" in said
 
 
 def test_a_run_directory_that_holds_a_run_is_left_alone(tmp_path, capsys):
-    (tmp_path / "metrics.jsonl").write_text("{}")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text("{}")
     job = tmp_path / "job.yaml"
-    job.write_text(f"run: {{directory: {tmp_path}}}\n")
-    assert "holds a run already" in _refused(capsys, "train", str(job))
-    assert sorted(os.listdir(tmp_path)) == ["job.yaml", "metrics.jsonl"]
+    job.write_text(f"run: {{directory: {tmp_path}/run}}\n")
+    assert "holds files already" in _refused(capsys, "train", str(job))
+    assert os.listdir(tmp_path / "run") == ["metrics.jsonl"]
 
 
 def _folder(path, content=None):

@@ -72,7 +72,7 @@ def test_memory_that_a_step_takes_it_gives_back(plan_of, parallel):
 
 @pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("float64", 8)])
 def test_a_message_is_microbatch_times_sequence_times_hidden(plan_of, precision, size):
-    plan = plan_of(train={"microbatch": 2, "precision": precision, "reduce_dtype": "float64"})
+    plan = plan_of(train={"microbatch": 2, "precision": precision, "reduce_dtype": precision})
     assert message_bytes(plan) == 2 * 256 * 128 * size
 
 
@@ -99,12 +99,6 @@ def test_a_reduction_moves_the_units_gradients_among_all_who_hold_them(plan_of):
     for rank, text in ((0, "0REDUCE_GRAD/tokens"), (3, "1REDUCE_GRAD/tokens")):
         shared = _work(plan, rank, text)
         assert (shared.edge, shared.bytes) == ("{0,1,2,3}", V * H * 4)
-
-
-def test_gradients_may_be_reduced_in_a_wider_dtype(plan_of):
-    train = {"reduce_dtype": "float64"}
-    plan = plan_of(parallel={"pipeline": 1, "data": 2, "unit_bytes": 1}, train=train)
-    assert _work(plan, 0, "0REDUCE_GRAD/tokens").bytes == V * H * 8
 
 
 def test_every_reduction_of_a_step_is_one_unit_of_the_rank(plan_of):

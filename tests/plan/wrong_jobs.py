@@ -122,6 +122,11 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ),
     ("vocabulary too small", "model: {preset: gpt-tiny, vocabulary: 100}", "model.vocabulary 100"),
     (
+        "reduce_dtype wider",
+        "train: {reduce_dtype: float64}",
+        "train.reduce_dtype float64 for float32 gradients is not built yet. Use train.reduce_dtype float32.",
+    ),
+    (
         "reduce_dtype too narrow",
         "train: {precision: float64}",
         "train.reduce_dtype float32 would round the float64 gradients. Use train.reduce_dtype float64.",

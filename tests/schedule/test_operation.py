@@ -62,7 +62,7 @@ def test_an_evaluation_steps_without_an_update():
         ("0RECV_B0", Lane.RECEIVE),
         ("0REDUCE_GRAD/a", Lane.REDUCE),
         ("0REDUCE_GRAD/shared", Lane.SHARED),
-        ("STEP/total", Lane.COMPUTE),
+        ("STEP/total", Lane.WORLD),
         ("STEP/update", Lane.COMPUTE),
     ],
 )

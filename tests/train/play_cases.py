@@ -5,6 +5,7 @@ RANK=… WORLD_SIZE=8 … python play_cases.py CASES.json OUT.json
 
 import hashlib
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -58,12 +59,15 @@ def one(case: Case) -> dict[str, object]:
         if step == 1:
             peak = stage.saved.stop()
         loss, norm = reference.step(tokens, targets, learning_rate(plan.optimizer, step, plan.train.steps))
+        assert math.isfinite(result.loss), "max() would swallow a NaN"
+        assert math.isfinite(result.grad_norm)
         worst["loss"] = max(worst["loss"], abs(result.loss - loss))
         worst["norm"] = max(worst["norm"], abs(result.grad_norm - norm))
         for unit in stage.units.values():
             for name, gradient in unit.named(unit.grads).items():
                 expected = reference.p[name].grad
                 assert expected is not None
+                assert gradient.isfinite().all()
                 worst["gradients"] = max(worst["gradients"], (gradient - expected).abs().max().item())
                 largest = max(largest, expected.abs().max().item())
     digest = hashlib.sha256()

@@ -1,0 +1,77 @@
+"""What is compared: the size of the model, and each case as a plan (no torch here)."""
+
+from dataclasses import dataclass
+
+from headway.plan.build import build
+from headway.plan.job import Data, Job, Optimizer, Parallel, Train
+from headway.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A model and how often its step is timed: `pairs` of blocks, one block a contestant, of `steps` steps."""
+
+    layers: int
+    hidden: int
+    heads: int
+    sequence: int
+    microbatch: int
+    vocabulary: int
+    pairs: int
+    steps: int
+
+
+FULL = Size(layers=8, hidden=256, heads=8, sequence=128, microbatch=4, vocabulary=2048, pairs=12, steps=1)
+QUICK = Size(layers=4, hidden=64, heads=4, sequence=32, microbatch=2, vocabulary=256, pairs=5, steps=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One comparison: `goal` is the least ratio of Headway's tokens per second to the peer's."""
+
+    name: str
+    peer: str
+    goal: float
+    pipeline: int = 1
+    data: int = 1
+    chunks: int = 1
+    microbatches: int = 4
+
+    @property
+    def world(self) -> int:
+        """Processes that it takes."""
+        return self.pipeline * self.data
+
+    def plan(self, size: Size) -> Plan:
+        """Headway's plan; the embedding is tied where the peer can tie it as well."""
+        model = {
+            "layers": size.layers,
+            "hidden": size.hidden,
+            "heads": size.heads,
+            "feed_forward": 4 * size.hidden,
+            "vocabulary": size.vocabulary,
+            "positions": size.sequence,
+            "tied": self.pipeline == 1,
+        }
+        parallel = Parallel(
+            pipeline=self.pipeline,
+            data=self.data,
+            chunks=self.chunks,
+            schedule="interleaved" if self.chunks > 1 else "1f1b",
+        )
+        job = Job(
+            model=model,
+            parallel=parallel,
+            data=Data(sequence_length=size.sequence),
+            optimizer=Optimizer(lr=3e-4, min_lr=3e-4, warmup_steps=0),
+            train=Train(global_batch=size.microbatch * self.data * self.microbatches, microbatch=size.microbatch),
+        )
+        return build(job, name=self.name)
+
+
+CASES = (
+    Case("one process", "plain PyTorch loop", 0.97),
+    Case("data 2", "DistributedDataParallel", 1.0, data=2),
+    Case("pipeline 2, 1f1b", "Schedule1F1B", 1.0, pipeline=2, microbatches=8),
+    Case("pipeline 2 × chunks 2", "ScheduleInterleaved1F1B", 1.0, pipeline=2, chunks=2, microbatches=8),
+)
