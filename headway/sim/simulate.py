@@ -7,50 +7,69 @@ from headway.plan.plan import Plan
 from headway.plan.work import Work, work
 from headway.schedule import graph
 from headway.schedule.action import Kind
-from headway.schedule.graph import Graph
-from headway.schedule.operation import Program
+from headway.schedule.operation import Operation, Program
 from headway.sim import cost, engine
 from headway.trace import Span, Trace
 from headway.units import Bytes, Seconds
 
+Key = tuple[int | None, Kind, str]  # what tells operations of one rank apart, micro-batches being alike
+
 
 def simulate(plan: Plan, program: Program | None = None) -> Trace:
-    """The predicted trace of `program` (default: the plan's training step) on all ranks, memory included."""
+    """The predicted trace of `program` (default: the plan's training step) on all ranks, memory included.
+
+    Data replicas that share nothing and have links alike do the same at the same time: then one is played for all.
+    """
     program = program or plan.program
+    works = _works(plan, program)
+    prices = {
+        rank: {key: cost.seconds(each, plan.cluster, plan.train.precision) for key, each in keys.items()}
+        for rank, keys in works.items()
+    }
     replicas = plan.layout.size("data")
-    rows = graph.build(program, replicas=replicas)
-    ranks = [plan.layout.rank({"pipeline": r // replicas, "data": r % replicas}) for r in rows.ranks]
-    works = _works(plan, program, rows, ranks)
-    prices: dict[int, float] = {}
-    for each in works:
-        if id(each) not in prices:
-            prices[id(each)] = cost.seconds(each, plan.cluster, plan.train.precision)
-    cores = _cores(plan)
-    starts, ends = engine.play(rows, [prices[id(each)] for each in works], cores)
-    spans = tuple(
-        Span(rank, str(lane), str(op), Seconds(start), Seconds(end), each.edge, each.bytes)
-        for rank, lane, op, start, end, each in zip(
-            ranks, rows.lanes, rows.operations, starts, ends, works, strict=True
-        )
-    )
-    return Trace("predicted", spans, _peaks(plan, ranks, works, starts, ends))
+    played = 1 if _alike(plan, prices) else replicas
+    rows = graph.build(program, replicas=played)
+    ranks = [plan.layout.rank({"pipeline": r // played, "data": r % played}) for r in rows.ranks]
+    keys = [_key(op) for op in rows.operations]
+    cores = engine.Cores(plan.cluster.node, plan.cluster.shared_cores) if plan.cluster.shared_cores else None
+    seconds = [prices[rank][key] for rank, key in zip(ranks, keys, strict=True)]
+    starts, ends = engine.play(rows, seconds, cores)
+    names, lanes = [str(op) for op in rows.operations], [str(lane) for lane in rows.lanes]
+    spans: list[Span] = []
+    peaks: dict[int, dict[str, Bytes]] = {}
+    for copy in range(replicas // played):
+        stride = plan.layout.rank({"data": copy})
+        own = [rank + stride for rank in ranks]
+        done = [works[rank][key] for rank, key in zip(own, keys, strict=True)]
+        spans += [
+            Span(rank, lane, name, Seconds(start), Seconds(end), each.edge, each.bytes)
+            for rank, lane, name, start, end, each in zip(own, lanes, names, starts, ends, done, strict=True)
+        ]
+        peaks |= _peaks(plan, own, done, starts, ends)
+    return Trace("predicted", tuple(spans), dict(sorted(peaks.items())))
 
 
-def _works(plan: Plan, program: Program, rows: Graph, ranks: Sequence[int]) -> list[Work]:
-    """Work of each operation. Micro-batches are alike, so one of each kind is asked for and shared."""
-    known: dict[tuple[int, int | None, Kind, str], Work] = {}
-    found = []
-    for rank, op in zip(ranks, rows.operations, strict=True):
-        key = (rank, op.action.stage, op.action.kind, op.part)
-        if key not in known:
-            known[key] = work(plan, program, rank, op)
-        found.append(known[key])
-    return found
+def _works(plan: Plan, program: Program) -> dict[int, dict[Key, Work]]:
+    """Rank → what each of its operations does."""
+    one_of_each = [{_key(op): op for op in row} for row in program.rows]
+    return {
+        rank: {
+            key: work(plan, program, rank, op) for key, op in one_of_each[plan.layout.coord(rank)["pipeline"]].items()
+        }
+        for rank in range(plan.layout.world)
+    }
 
 
-def _cores(plan: Plan) -> engine.Cores | None:
-    cluster = plan.cluster
-    return engine.Cores(cluster.node, cluster.shared_cores) if cluster.shared_cores else None
+def _key(operation: Operation) -> Key:
+    return (operation.action.stage, operation.action.kind, operation.part)
+
+
+def _alike(plan: Plan, prices: dict[int, dict[Key, Seconds]]) -> bool:
+    """Whether all data replicas of each pipeline rank take the same time for everything, and share no cores."""
+    if plan.cluster.shared_cores:
+        return False
+    first = {plan.layout.coord(rank)["pipeline"]: own for rank, own in reversed(prices.items())}
+    return all(own == first[plan.layout.coord(rank)["pipeline"]] for rank, own in prices.items())
 
 
 def _peaks(
@@ -62,7 +81,7 @@ def _peaks(
         # at one instant, what ends gives back before what starts takes
         changes += [(ends[i], 0, i, rank, kind, -size) for kind, size in each.gives.items()]
         changes += [(starts[i], 1, i, rank, kind, size) for kind, size in each.takes.items()]
-    peaks = {rank: states(plan, rank) for rank in range(plan.layout.world)}
+    peaks = {rank: states(plan, rank) for rank in set(ranks)}
     held: dict[tuple[int, str], int] = {}
     for _, _, _, rank, kind, change in sorted(changes):
         now = held[rank, kind] = held.get((rank, kind), 0) + change

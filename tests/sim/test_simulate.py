@@ -1,6 +1,7 @@
 """A plan played against the clock: its rows, bytes and memory exactly, its seconds in the right order."""
 
 import dataclasses
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
@@ -150,3 +151,34 @@ def test_reductions_overlap_the_backward_that_is_still_running(plan_of):
     last = plan.num_microbatches - 1
     assert spans["0REDUCE_GRAD/layers.3"].start == spans[f"0B{last}/layers.3"].end
     assert spans["0REDUCE_GRAD/layers.3"].start < spans[f"0B{last}/embedding"].end
+
+
+def test_one_replica_played_for_all_gives_what_playing_all_gives(plan_of):
+    """Cores enough for every rank are no hindrance, but make the simulator play each replica."""
+    plan = plan_of(parallel={"pipeline": 2, "data": 4}, train={"global_batch": 32, "microbatch": 2})
+    one = simulate(plan)
+    every = simulate(
+        dataclasses.replace(plan, cluster=dataclasses.replace(plan.cluster, shared_cores=plan.cluster.devices_per_node))
+    )
+    assert one.memory == every.memory
+    assert one.edges() == every.edges()
+    key = attrgetter("rank", "start", "end", "lane", "operation")
+    for span, other in zip(sorted(one.spans, key=key), sorted(every.spans, key=key), strict=True):
+        assert (span.rank, span.lane, span.operation, span.edge) == (
+            other.rank,
+            other.lane,
+            other.operation,
+            other.edge,
+        )
+        assert (span.start, span.end) == pytest.approx((other.start, other.end), rel=1e-12)
+
+
+def test_replicas_whose_links_differ_are_each_played(plan_of):
+    """Three data ranks on nodes of two: replica 0's neighbours sit on one node, replica 1's on two."""
+    plan = plan_of(parallel={"pipeline": 2, "data": 3}, train={"global_batch": 12, "microbatch": 2})
+    slow = dataclasses.replace(
+        plan.cluster, devices_per_node=4, between=dataclasses.replace(plan.cluster.between, bandwidth=1e6)
+    )
+    trace = simulate(dataclasses.replace(plan, cluster=slow))
+    sends = {span.edge: span.seconds for span in trace.spans if span.operation == "0SEND_F0"}
+    assert sends["0→3"] < sends["1→4"] / 10
