@@ -18,6 +18,7 @@ _VERBS = {
     "simulate": ("headway.cli.simulate:simulate", "Predict a step: seconds, tokens/s, bytes, memory."),
     "schedule": ("headway.cli.schedule:schedule", "Draw a pipeline schedule."),
     "train": ("headway.cli.train:train", "Train a job; show the prediction beside the measurement."),
+    "data": ("headway.cli.data:data", "Make a token file (.bin and .idx) from texts, and look into one."),
 }
 
 
@@ -86,6 +87,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # the reader (`| head`) has gone; without this the interpreter complains when it flushes at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        click.echo(f"Error: the output cannot be written ({error.strerror}).", err=True)
         return FAILED
     return status if isinstance(status, int) else 0
 

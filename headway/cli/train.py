@@ -1,6 +1,7 @@
 """headway train: simulate the plan, start the workers, follow them, and report predicted beside measured."""
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headway.trace import Trace
 
 POLL = 0.1  # seconds between looks at the metrics
+WIDE = 125  # columns from which the progress line has room for a bar and every figure
 PLAIN_LINES = 40  # about so many lines of a run where there is no terminal
 
 
@@ -62,24 +64,27 @@ def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
             _follow(started, follower)
     except KeyboardInterrupt:
         interrupted = True
-        _stop(started)
+        _stop(started, stepping=follower.steps_seen > 0)
     if not (directory / "summary.json").exists():
-        raise KeyboardInterrupt if interrupted else local.failure(started)
+        if interrupted:
+            click.echo("This run saved no weights.", err=True)
+            raise KeyboardInterrupt
+        raise local.failure(started)
     _finish(plan, directory, as_json)
     if interrupted:
         raise KeyboardInterrupt
 
 
-def _stop(started: "Started") -> None:
+def _stop(started: "Started", *, stepping: bool) -> None:
     """Stop at the end of the step; at a second Ctrl-C at once."""
     from headway.launch import local
 
-    click.echo("\nStopping at the end of the step … (Ctrl-C again to stop now, without saving)", err=True)
+    saving = "at the end of the step … (Ctrl-C again to stop now, without saving)"
+    click.echo(f"\nStopping {saving if stepping else 'before the first step …'}", err=True)
     try:
         local.interrupt(started)
     except KeyboardInterrupt:
         local.end(started)
-        click.echo("Stopped in the middle of a step: this run saved no weights.", err=True)
 
 
 def _follow(started: "Started", follower: "_Follower") -> None:
@@ -116,9 +121,10 @@ def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> N
 
 def _check_data(plan: "Plan") -> None:
     """Read the data before any process starts, so that a wrong path costs nothing."""
-    from headway.data import corpus, split
+    from headway.data import corpus, split, tokenizer
 
     found = corpus.load(plan.data.path, Path())
+    tokenizer.check(found, plan.data.tokenizer, vocabulary=plan.model.vocabulary, folder_base=Path())
     length, share = plan.data.sequence_length, plan.data.validation
     split.split(found, validation=share, seed=plan.train.seed, sequence_length=length)
     click.echo(f"data       {found}", err=True)
@@ -151,6 +157,11 @@ def _prepare(plan: "Plan", asked: str) -> Path:
 
 def _new_directory(plan: "Plan") -> Path:
     """Make the run's directory. One that holds anything is left alone: with {time} in its name the next is tried."""
+    unknown = set(re.findall(r"\{(\w*)\}", plan.run.directory)) - {"name", "time"}
+    if unknown:
+        raise PlanError(
+            f"run.directory {plan.run.directory}: {{{unknown.pop()}}} is not known. Use {{name}} and {{time}}."
+        )
     template = plan.run.directory.replace("{name}", plan.name)
     wanted = template.replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
     for attempt in range(1, 100):
@@ -197,7 +208,10 @@ def _print(plan: "Plan", summary: dict[str, Any], predicted: "Trace", measured: 
     console.print()
     if summary["sample"] is not None:
         console.print(Panel(escape(_readable(summary["sample"])), title="a sample of what it writes", expand=False))
-    for name, unit in (("", ""), ("validation_", "  [dim](mean nats a byte)[/]")):
+    for name, unit in (
+        ("", ""),
+        ("validation_", f"  [dim](mean nats a {'byte' if plan.data.tokenizer == 'bytes' else 'token'})[/]"),
+    ):
         first, last = summary[f"first_{name}loss"], summary[f"last_{name}loss"]
         if first is not None:
             said = f"{name.replace('_', '') or 'training'} loss"
@@ -226,6 +240,7 @@ class _Follower:
         from rich.console import Console
 
         self.steps, self.path, self.position = plan.train.steps, directory / "metrics.jsonl", 0
+        self.steps_seen = 0
         self.console = Console(stderr=True)
         self.every = max(1, self.steps // PLAIN_LINES)
         self.bar = self._bar() if self.console.is_terminal and not as_json else None
@@ -259,9 +274,11 @@ class _Follower:
             text = f"step {step:>5}  validation loss {_number(line['validation_loss'])}"
             self.console.print(text, style="bold", highlight=False)
             return
+        self.steps_seen = step
+        rest = f"norm {_number(line['grad_norm'], 2)}  lr {line['learning_rate']:.1e}  MFU {line['mfu']:.1%}  "
         text = (
-            f"loss {_number(line['loss'])}  norm {_number(line['grad_norm'], 2)}  lr {line['learning_rate']:.1e}  "
-            f"{line['tokens_per_second']:,.0f} tok/s  MFU {line['mfu']:.1%}  "
+            f"loss {_number(line['loss'])}  {'' if self.bar and self.console.width < WIDE else rest}"
+            f"{line['tokens_per_second']:,.0f} tok/s  "
             f"{show_seconds(line['seconds'])} (predicted {show_seconds(line['predicted_seconds'])})"
         )
         if self.bar:
@@ -272,12 +289,8 @@ class _Follower:
     def _bar(self) -> Any:  # noqa: ANN401 -- rich is imported only here
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}"),
-        )
+        wide = (BarColumn(bar_width=20),) if self.console.width >= WIDE else ()
+        columns = (*wide, MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[text]}"))
         bar = Progress(*columns, console=self.console)
         bar.add_task("training", total=self.steps, text="starting the workers …")
         return bar

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.shuffle import permutation
+from headway.data.stream import Stream
 
 IGNORE = -100  # a target that no loss counts, as in torch's cross_entropy
 MAX_VALIDATION_BATCHES = 4
@@ -50,7 +51,7 @@ class Samples:
     Sample i begins at token i·s; a last one that would be too short is dropped.
     """
 
-    tokens: NDArray[np.uint8]
+    tokens: Stream
     sequence_length: int
     seed: int
 
@@ -90,5 +91,5 @@ class Samples:
 
     def _read(self, ids: NDArray[np.int64]) -> Batch:
         inside = np.arange(self.sequence_length + 1)
-        window = self.tokens[ids[..., None] * self.sequence_length + inside].astype(np.int64)
+        window = self.tokens.read(ids[..., None] * self.sequence_length + inside)
         return Batch(window[..., :-1].copy(), window[..., 1:].copy())

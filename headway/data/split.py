@@ -4,19 +4,19 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.data.corpus import Corpus
 from headway.data.shuffle import SPLIT, permutation
+from headway.data.stream import Stream, of_documents, stream
 from headway.errors import PlanError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """The two token streams, uint8, their documents in the order of the corpus; `validation` may be empty."""
+    """The two streams of the corpus's tokens, their documents in its order; `validation` may be empty."""
 
-    train: NDArray[np.uint8]
-    validation: NDArray[np.uint8]
+    train: Stream
+    validation: Stream
 
 
 def split(corpus: Corpus, *, validation: float, seed: int, sequence_length: int) -> Split:
@@ -25,7 +25,7 @@ def split(corpus: Corpus, *, validation: float, seed: int, sequence_length: int)
     A corpus of one document is cut near its end instead. Raises PlanError unless each side has a sample: at least
     sequence_length + 1 tokens (validation only where something is to be held out).
     """
-    both = _cut(corpus, validation, seed) if validation else Split(corpus.tokens, corpus.tokens[:0])
+    both = _cut(corpus, validation, seed)
     needed = sequence_length + 1
     if len(both.train) < needed:
         raise PlanError(
@@ -42,16 +42,16 @@ def split(corpus: Corpus, *, validation: float, seed: int, sequence_length: int)
 
 
 def _cut(corpus: Corpus, validation: float, seed: int) -> Split:
-    tokens, wanted = corpus.tokens, math.ceil(validation * len(corpus.tokens))
-    if corpus.num_documents == 1:
-        return Split(tokens[:-wanted], tokens[-wanted:])
+    tokens, total = corpus.tokens, len(corpus.tokens)
+    wanted = math.ceil(validation * total)
+    if corpus.num_documents == 1 or not wanted:
+        return Split(stream(tokens, (0, total - wanted)), stream(tokens, (total - wanted, total)))
     sizes = np.diff(corpus.documents)
     order = permutation(corpus.num_documents, seed, SPLIT)
     count = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
     held = np.zeros(corpus.num_documents, bool)
     held[order[: min(count, corpus.num_documents - 1)]] = True
-    mask = np.repeat(held, sizes)
-    return Split(tokens[~mask], tokens[mask])
+    return Split(of_documents(tokens, corpus.documents, ~held), of_documents(tokens, corpus.documents, held))
 
 
 def _remedy(corpus: Corpus, needed: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import env
-from headway.errors import JobError
+from headway.errors import HeadwayError, JobError, PlanError
 
 AGENT_GRACE = 8  # seconds that torchrun's agent gives workers to end before it kills them
 
@@ -71,10 +71,11 @@ def end(job: Started) -> None:
         job.process.kill()  # its workers end when it is gone
 
 
-def failure(job: Started) -> JobError:
+def failure(job: Started) -> HeadwayError:
     """What ended the job, naming the rank, its step and its last action.
 
-    The first cause is a rank that vanished, else one that failed by itself, else one that lost a peer.
+    A PlanError if the workers refused the plan. The first cause is a rank that vanished, else one that failed by
+    itself, else one that lost a peer.
     """
     log = job.directory / "log"
     exits = _read_json(log / "failures.json")
@@ -88,6 +89,8 @@ def failure(job: Started) -> JobError:
         return JobError(f"rank {rank} {_ended(exits[str(rank)]['exitcode'])} at {at}. {_logs(log, rank)}")
     if failed:
         report = reports[failed[0]]
+        if report["status"] == PlanError.exit_status:
+            return PlanError(report["error"])
         also = f" (ranks {', '.join(map(str, failed))} alike)" if len(failed) > 1 else ""
         return JobError(f"rank {failed[0]} failed at {report['at']}: {report['error']}{also}")
     if lost:

@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.cluster import presets as clusters
 from headway.cluster.spec import Cluster
+from headway.data.tokenizer import BYTE_VOCABULARY, BYTES, NONE
 from headway.errors import MicrobatchError, PlanError, nearest
 from headway.layout import layout
 from headway.model import spec as models
@@ -17,11 +18,12 @@ from headway.plan import read
 from headway.plan.job import Checkpoint, Job, Offload, Parallel, Train
 from headway.plan.plan import Plan
 from headway.schedule import families, passes
+from headway.schedule.action import Kind
 from headway.schedule.check import check
 from headway.schedule.schedule import Schedule
 
-BYTE_VOCABULARY = 256
 MAX_MICROBATCHES = 16384
+_TRAINED = ("1f1b", "interleaved", "gpipe")
 
 
 def from_file(path: Path, overrides: tuple[str, ...] = ()) -> Plan:
@@ -79,14 +81,27 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
 
 
 def _rows(job: Job, parallel: Parallel, microbatches: int) -> Schedule:
+    name, pipeline = parallel.schedule, parallel.pipeline
     try:
-        return families.build(
-            parallel.schedule, pipeline=parallel.pipeline, microbatches=microbatches, chunks=parallel.chunks
+        drawn = families.build(
+            name, pipeline=pipeline, microbatches=microbatches, chunks=families.CHUNKS.get(name, parallel.chunks)
         )
+        _refuse_what_the_trainer_does_not_play(drawn)
+        return families.build(name, pipeline=pipeline, microbatches=microbatches, chunks=parallel.chunks)
     except MicrobatchError as error:
         batches = [str(m * parallel.data * job.train.microbatch) for m in error.legal]
         more = f" (train.global_batch {' or '.join(batches)})"
         raise MicrobatchError(error.problem, error.legal, more) from None
+
+
+def _refuse_what_the_trainer_does_not_play(rows: Schedule) -> None:
+    others = {a.kind for row in rows.rows for a in row} - {Kind.FORWARD, Kind.BACKWARD}
+    if others:
+        raise PlanError(
+            f"parallel.schedule {rows.name} has {' and '.join(sorted(others))} in its rows, which is not trained yet; "
+            f"it can be drawn: headway schedule {rows.name} --pipeline {rows.num_ranks} "
+            f"--microbatches {rows.num_microbatches}. Train with {' or '.join(_TRAINED)}."
+        )
 
 
 def _lower(rows: Schedule, reduced: frozenset[int]) -> Schedule:
@@ -153,9 +168,18 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
             f"data.sequence_length {data.sequence_length} is longer than the model's {model.positions} positions. "
             f"Use at most {model.positions}, or set model.positions."
         )
-    if data.tokenizer == "bytes" and model.vocabulary < BYTE_VOCABULARY:
-        raise PlanError(f"bytes need a vocabulary of {BYTE_VOCABULARY}, got model.vocabulary {model.vocabulary}.")
+    _check_tokenizer(data.tokenizer, model)
     _check_dtypes(train)
+
+
+def _check_tokenizer(name: str, model: ModelSpec) -> None:
+    if name == BYTES and model.vocabulary < BYTE_VOCABULARY:
+        raise PlanError(f"bytes need a vocabulary of {BYTE_VOCABULARY}, got model.vocabulary {model.vocabulary}.")
+    if name not in {BYTES, NONE} and not name.endswith(".json"):
+        raise PlanError(
+            f"data.tokenizer is {name}. Use {BYTES}, the path of a tokenizer.json, or {NONE} for a token file whose "
+            f"tokenizer is not at hand."
+        )
 
 
 def _check_dtypes(train: Train) -> None:
@@ -187,7 +211,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
         "parallel.recompute": (parallel.recompute, "none"),
         "parallel.prefetch": (parallel.prefetch, Parallel().prefetch),
         "parallel.whole_below": (parallel.whole_below, Parallel().whole_below),
-        "data.tokenizer": (job.data.tokenizer, "bytes"),
         "data.workers": (job.data.workers, 1),
         "checkpoint.directory": (job.checkpoint.directory, None),
         "checkpoint.every": (job.checkpoint.every, 0),

@@ -52,7 +52,7 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """What is read: `path` is a folder or file of text, or `stdlib` (the source of Python's standard library)."""
+    """What is read: `path` is a folder or file of text, `stdlib` (Python's standard library), or a token file."""
 
     path: str = "stdlib"
     tokenizer: str = "bytes"

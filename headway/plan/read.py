@@ -32,10 +32,16 @@ def mapping(path: Path, what: Literal["job file", "cluster file"] = "job file") 
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise PlanError(f"there is no file {path}. Give the path of a {what}, like {_EXAMPLES[what]}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanError(f"{path} cannot be read: {error}.") from None
+    except UnicodeDecodeError:
+        raise PlanError(f"{path} is not text in UTF-8. Give the path of a {what}, like {_EXAMPLES[what]}.") from None
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read ({error.strerror}). Give the path of a {what}.") from None
     try:
         document = yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise PlanError(f"{path} is not YAML{place}: {error.problem}. Quote words that hold braces.") from None
     except (yaml.YAMLError, ValueError) as error:
         raise PlanError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     if document is None:

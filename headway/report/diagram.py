@@ -12,7 +12,13 @@ from headway.schedule.action import Action, Kind
 from headway.trace import COMPUTE, Trace
 
 BUBBLE, OTHER, CUT = "·", "=", "…"
-_BRACKETS = {Kind.BACKWARD: "[]", Kind.INPUT_BACKWARD: "[]", Kind.WEIGHT_BACKWARD: "()"}
+_BRACKETS = {Kind.BACKWARD: "[]", Kind.INPUT_BACKWARD: "<>", Kind.WEIGHT_BACKWARD: "()"}
+_NAMES = {
+    Kind.FORWARD: "forward",
+    Kind.BACKWARD: "backward",
+    Kind.INPUT_BACKWARD: "input-backward",
+    Kind.WEIGHT_BACKWARD: "weight-backward",
+}
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _WIDEST = 4  # columns of the shortest block: more makes a small diagram long, not clearer
 _TICK = 10  # columns between two ticks of the axis, at least
@@ -35,7 +41,7 @@ class Scale:
 
     `columns` of time after a label of `label` columns; `rate` columns a second (or unit of time); `span` of the longest
     trace; `coloured` diagrams tell forward from backward by colour, others by brackets. `digits` of the largest
-    micro-batch, `chunks` of a rank.
+    micro-batch, `chunks` of a rank, `kinds` of blocks that the legend explains.
     """
 
     columns: int
@@ -45,6 +51,7 @@ class Scale:
     coloured: bool
     digits: int
     chunks: int
+    kinds: tuple[Kind, ...]
 
     @property
     def needed(self) -> int:
@@ -100,7 +107,9 @@ def fit(traces: Sequence[Trace], *, columns: int, coloured: bool) -> Scale:
     for label in (len("rank ") + ranks + 1, len("r") + ranks + 1):
         room = max(columns - label, 1)
         rate = _rate(room, span, least, quantum if is_grid else 0.0)
-        scales.append(Scale(room, label, rate, span, coloured, digits, chunks))
+        scales.append(
+            Scale(room, label, rate, span, coloured, digits, chunks, tuple(k for k in _NAMES if k in lengths))
+        )
     long, short = scales
     return short if long.is_cut or (is_grid and short.rate > long.rate) else long
 
@@ -122,15 +131,25 @@ def axis(scale: Scale, show: Callable[[float], str]) -> Line:
     return (Piece(text.rstrip(), palette.FAINT),)
 
 
+def stack(pictures: Sequence[tuple[str, Trace]], scale: Scale, show: Callable[[float], str]) -> tuple[Line, ...]:
+    """Traces with their titles under each other, the axis and the legend below the last."""
+    lines: list[Line] = []
+    blank: list[Line] = [()] if len(pictures) == 1 else []
+    for title, trace in pictures:
+        lines += [(Piece(title, "bold"),), *blank, *draw(trace, scale)]
+    note: list[Line] = [(Piece(scale.note, "yellow"),)] if scale.note else []
+    return (*lines, axis(scale, show), *note, legend(scale))
+
+
 def legend(scale: Scale, *, steps: bool = False) -> Line:
     """What the signs mean, drawn with the signs themselves; `steps`: also the optimizer step."""
-    forward, backward = Action(Kind.FORWARD, 0, 0), Action(Kind.BACKWARD, 0, 0)
+    actions = [Action(kind, 0, 0) for kind in scale.kinds]
     pieces = [Piece(" " * scale.label)]
-    for action, name in ((forward, "forward"), (backward, "backward")):
-        pieces += [_piece(action, 0, 3, scale), Piece(f" {name}   ")]
+    for action in actions:
+        pieces += [_piece(action, 0, 3, scale), Piece(f" {_NAMES[action.kind]}   ")]
     if scale.chunks > 1:
         later = scale.chunks - 1
-        for action in (forward, backward):
+        for action in actions:
             pieces += [_piece(action, later, 4, scale), Piece(" ")]
         pieces.append(Piece("second chunk   " if later == 1 else f"chunk {later} of 0–{later}   "))
     if steps:

@@ -94,6 +94,9 @@ def _remedies(plan: Plan, *, too_many_activations: bool) -> list[str]:
         activations.append("parallel.schedule 1f1b, which keeps fewer micro-batches in flight")
     activations.append(f"a shorter data.sequence_length (now {plan.data.sequence_length})")
     axis: Axis = "data" if shared else "pipeline"  # ranks of a node that shares its memory add to each other's
-    states = [f"{'fewer' if shared else 'more'} ranks along parallel.{axis} (now {plan.layout.size(axis)})"]
+    size = plan.layout.size(axis)
+    states = (
+        [f"{'fewer' if shared else 'more'} ranks along parallel.{axis} (now {size})"] if size > 1 or not shared else []
+    )
     first, then = (activations, states) if too_many_activations else (states, activations)
     return [*first, *then, "a smaller model, or devices with more memory"]

@@ -13,7 +13,7 @@ _HUES = (
     ("d9f99d", "4d7c0f"),  # lime
     ("fbcfe8", "be185d"),  # pink
 )
-_INK, _PAPER = "1c1917", "ffffff"
+_INK, _PAPER, _STONE = "1c1917", "ffffff", "f5f5f4"
 BUBBLE = "dim"
 OTHER = f"#{_INK} on #a8a29e"
 FAINT = "dim"
@@ -26,10 +26,12 @@ def style(action: Action, chunk: int = 0, chunks: int = 1) -> str:
     match action.kind:
         case Kind.FORWARD:
             return f"#{_INK} on #{_mix(light, dark, 0.35 * depth)}"
-        case Kind.BACKWARD | Kind.INPUT_BACKWARD:
+        case Kind.BACKWARD:
             return f"bold #{_PAPER} on #{_mix(dark, '000000', 0.35 * depth)}"
-        case Kind.WEIGHT_BACKWARD:
-            return f"#{_INK} on #{_mix(light, dark, 0.45)}"
+        case Kind.INPUT_BACKWARD:  # as a full backward, underlined and a shade deeper
+            return f"bold underline #{_PAPER} on #{_mix(dark, '000000', 0.15 + 0.35 * depth)}"
+        case Kind.WEIGHT_BACKWARD:  # hollow: it holds nobody up
+            return f"#{_mix(dark, '000000', 0.25)} on #{_mix(_STONE, dark, 0.2 * depth)}"
         case _:
             return OTHER
 

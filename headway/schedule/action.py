@@ -23,12 +23,14 @@ class Kind(StrEnum):
     REDUCE_GRAD = "REDUCE_GRAD"
     BEGIN = "BEGIN"  # count the tokens of the global batch
     STEP = "STEP"  # global norm, loss, stop flags; then the update
-    USE = "USE"
-    EVICT = "EVICT"
-    RESTORE = "RESTORE"
+    USE = "USE"  # from here on a stage computes with the weight version whose number it has
+    EVICT = "EVICT"  # the stage's activations of a micro-batch, to the paired rank
+    RESTORE = "RESTORE"  # and back
 
 
 COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD})
+GIVES_INPUT_GRADIENT = frozenset({Kind.BACKWARD, Kind.INPUT_BACKWARD})  # what the stage before waits for
+GIVES_WEIGHT_GRADIENT = frozenset({Kind.BACKWARD, Kind.WEIGHT_BACKWARD})  # what ends a micro-batch: its activations go
 _OF_A_STAGE = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD})
 _OF_A_RANK = frozenset({Kind.BEGIN, Kind.STEP})
 _TEXT = re.compile(rf"(\d+)?({'|'.join(sorted(Kind, key=len, reverse=True))})(\d+)?")

@@ -1,6 +1,7 @@
 """Families: each a function from sizes to the compute rows of a schedule."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 from headway.errors import MicrobatchError, ScheduleError, nearest
 from headway.schedule.action import Action, Kind
@@ -10,25 +11,28 @@ from headway.schedule.schedule import Row, Schedule
 def build(family: str, *, pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
     """The schedule of `family` for P = `pipeline` ranks, M = `microbatches` and V = `chunks` stages a rank.
 
-    Stage s lives on rank s mod P.
+    Stage s lives on rank s mod P; in zb-v, of 2P stages, on rank s or 2P − 1 − s.
     """
     for name, value in (("pipeline", pipeline), ("microbatches", microbatches), ("chunks", chunks)):
         if value < 1:
             raise ScheduleError(f"{name} must be at least 1, got {value}.")
     if family not in FAMILIES:
         raise ScheduleError(f"no schedule is called '{family}'. {nearest(family, FAMILIES)}")
+    wanted = CHUNKS.get(family, chunks)
+    if chunks != wanted:
+        remedy = "Use schedule interleaved, or chunks 1." if wanted == 1 else f"Use chunks {wanted}."
+        number = "one stage" if wanted == 1 else f"{wanted} stages"
+        raise ScheduleError(f"{family} has {number} on each rank, got chunks {chunks}. {remedy}")
     return FAMILIES[family](pipeline, microbatches, chunks)
 
 
-def gpipe(pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
+def gpipe(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
     """All forwards, then all backwards (Huang et al. 2019, figure 2)."""
-    _one_chunk("gpipe", chunks)
     return _rows("gpipe", pipeline, lambda rank: _one_stage(rank, microbatches, microbatches))
 
 
-def one_forward_one_backward(pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
+def one_forward_one_backward(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
     """One forward, one backward after P − r − 1 forwards of warm-up (PipeDream-flush; Narayanan et al. 2021, §2.2)."""
-    _one_chunk("1f1b", chunks)
     return _rows("1f1b", pipeline, lambda rank: _one_stage(rank, microbatches, pipeline - rank - 1))
 
 
@@ -52,6 +56,62 @@ def interleaved(pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
     return _rows("interleaved", p, row)
 
 
+def zb_h1(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
+    """1F1B with split backwards: W fills the bubble, in 1F1B's memory (Qi et al. 2023, Zero Bubble, §3.1, ZB-H1)."""
+    p, m = pipeline, microbatches
+    return _rows("zb-h1", p, lambda rank: _split(rank, m, warmup=p - 1 - rank, delay=rank))
+
+
+def zb_h2(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
+    """ZB-H1 warmed up twice as long: no bubble at TF = TI = TW, twice the memory (Qi et al. 2023, §3.2, ZB-H2)."""
+    p, m = pipeline, microbatches
+    return _rows("zb-h2", p, lambda rank: _split(rank, m, warmup=2 * (p - 1 - rank), delay=2 * rank))
+
+
+def zb_v(pipeline: int, microbatches: int, _chunks: int = 2) -> Schedule:
+    """No bubble at TF = TI = TW in 1F1B's memory: two stages a rank, in a V (Qi et al. 2023, §6, ZB-V).
+
+    The last rank turns a micro-batch round with no message, so backwards begin early where most activations wait.
+    """
+    p = pipeline
+    long = max(microbatches, 2 * p - 1)  # fewer micro-batches are a longer schedule with the later ones left out
+
+    def row(rank: int) -> Row:
+        down, up = rank, 2 * p - 1 - rank  # the rank's stage on either arm of the V
+        full_down = [(kind, down) for kind in (Kind.FORWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD)]
+        full_up = [(kind, up) for kind in (Kind.FORWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD)]
+        turns = [(Kind.FORWARD, down)] * (2 * (p - rank) - 1)
+        turns += [(Kind.FORWARD, up), (Kind.FORWARD, down)] * rank
+        turns += full_up * (p - rank)
+        turns += (full_down + full_up) * (long - p)
+        turns += [(Kind.INPUT_BACKWARD, down), (Kind.INPUT_BACKWARD, up)] * rank
+        turns += full_down[1:] * (p - rank)
+        turns += [(Kind.WEIGHT_BACKWARD, up)] * rank + [(Kind.WEIGHT_BACKWARD, down)] * rank
+        return _numbered(turns, microbatches)
+
+    return _rows("zb-v", p, row)
+
+
+def pipedream(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
+    """1F1B without flush: every micro-batch is a batch, and updates at once (Narayanan et al. 2019, §3.2, §3.3).
+
+    `USE` names the weight version: a forward takes the stage's newest, the backward of its micro-batch the same one,
+    stashed. Version v is the one after v backwards of the stage.
+    """
+    rows = one_forward_one_backward(pipeline, microbatches).rows
+    return Schedule("pipedream", tuple(map(_stashing, rows)))
+
+
+def bpipe(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
+    """1F1B in evener memory: rank r lends activations to P − 1 − r (Kim et al. 2023, BPipe, §3).
+
+    No rank holds more than K = ⌈(P + 2) / 2⌉: rank r < P / 2 has P − r in flight, of which at most P − r + 1 − K are
+    away, and its partner at most r + 1 of its own. What is evicted is what is needed last, the newest.
+    """
+    rows = one_forward_one_backward(pipeline, microbatches).rows
+    return Schedule("bpipe", tuple(_evicting(row, (pipeline + 3) // 2) for row in rows))
+
+
 def forward_only(pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
     """Evaluation: every micro-batch forward through every stage, in interleaved order; no backward."""
     p, m, v = pipeline, microbatches, chunks
@@ -67,7 +127,14 @@ FAMILIES: dict[str, Callable[[int, int, int], Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_forward_one_backward,
     "interleaved": interleaved,
+    "zb-h1": zb_h1,
+    "zb-h2": zb_h2,
+    "zb-v": zb_v,
+    "pipedream": pipedream,
+    "bpipe": bpipe,
 }
+# stages a rank of the families that leave no choice
+CHUNKS = {name: 2 if name == "zb-v" else 1 for name in FAMILIES if name != "interleaved"}
 
 
 def _rows(name: str, pipeline: int, row: Callable[[int], Row]) -> Schedule:
@@ -86,8 +153,54 @@ def _weave(forward: list[Action], backward: list[Action], warmup: int) -> Row:
     return (*forward[:warmup], *steady, *backward[len(forward) - warmup :])
 
 
-def _one_chunk(family: str, chunks: int) -> None:
-    if chunks != 1:
-        raise ScheduleError(
-            f"{family} has one stage on each rank, got chunks {chunks}. Use schedule interleaved, or chunks 1."
-        )
+def _split(stage: int, microbatches: int, *, warmup: int, delay: int) -> Row:
+    """`warmup` forwards, then in turn a forward, an I and, once `delay` of those are done, a W; then what is left."""
+    forward, give, weigh = ((kind, stage) for kind in (Kind.FORWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD))
+    turns = [forward] * warmup
+    for index in range(microbatches):
+        turns += [forward, give, weigh] if index >= delay else [forward, give]
+    return _numbered([*turns, *[weigh] * delay], microbatches)
+
+
+def _stashing(row: Row) -> Row:
+    """The row with a USE wherever the weight version changes."""
+    version: dict[int | None, int] = {}  # of each micro-batch, from its forward on
+    done, now = 0, -1
+    new: list[Action] = []
+    for action in row:
+        wanted = version.setdefault(action.microbatch, done)
+        if wanted != now:
+            new.append(Action(Kind.USE, action.stage, wanted))
+        new.append(action)
+        now, done = wanted, done + (action.kind is Kind.BACKWARD)
+    return tuple(new)
+
+
+def _evicting(row: Row, most: int) -> Row:
+    """The row with an EVICT of the newest activations wherever there would be more than `most`."""
+    here: list[int | None] = []  # micro-batches whose activations are on the rank, the oldest first
+    new: list[Action] = []
+    for action in row:
+        index = action.microbatch
+        takes = action.kind is Kind.FORWARD or index not in here
+        if takes and len(here) == most:
+            new.append(Action(Kind.EVICT, action.stage, here.pop()))
+        if takes and action.kind is Kind.BACKWARD:
+            new.append(Action(Kind.RESTORE, action.stage, index))
+        new.append(action)
+        if action.kind is Kind.FORWARD:
+            here.append(index)
+        elif not takes:
+            here.remove(index)
+    return tuple(new)
+
+
+def _numbered(turns: Iterable[tuple[Kind, int]], microbatches: int) -> Row:
+    """Turns of (kind, stage) as actions: the n-th of each takes micro-batch n; those past the last are left out."""
+    seen: Counter[tuple[Kind, int]] = Counter()
+    row = []
+    for kind, stage in turns:
+        if seen[kind, stage] < microbatches:
+            row.append(Action(kind, stage, seen[kind, stage]))
+        seen[kind, stage] += 1
+    return tuple(row)

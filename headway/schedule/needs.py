@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from headway.errors import ScheduleError
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import TOTAL, UPDATE, Operation, Program
 
@@ -49,8 +48,10 @@ def _needs(program: Program, rank: int, operation: Operation) -> Iterator[Operat
     action = operation.action
     stage, index = action.stage, action.microbatch
     match action.kind:
-        case Kind.BEGIN | Kind.UNSHARD | Kind.RESHARD | Kind.USE | Kind.EVICT | Kind.RESTORE:
+        case Kind.BEGIN | Kind.UNSHARD | Kind.RESHARD | Kind.USE:
             pass
+        case Kind.RESTORE:
+            yield Operation(Action(Kind.EVICT, stage, index))
         case Kind.STEP if operation.part == UPDATE:
             yield Operation(action, TOTAL)
         case Kind.STEP:
@@ -59,11 +60,12 @@ def _needs(program: Program, rank: int, operation: Operation) -> Iterator[Operat
         case Kind.REDUCE_GRAD:
             assert stage is not None
             after = next((unit for name, unit, _ in program.parts_of(action).reduced if name == operation.part), "")
-            last = program.schedule.order[stage, Kind.BACKWARD][-1]
-            yield Operation(Action(Kind.BACKWARD, stage, last), after)
-        case Kind.SEND_F | Kind.SEND_B:
-            made = Kind.FORWARD if action.kind is Kind.SEND_F else Kind.BACKWARD
-            yield program.last(Action(made, stage, index))
+            yield Operation(program.schedule.final[stage], after)
+        case Kind.SEND_F | Kind.EVICT:
+            yield Operation(Action(Kind.FORWARD, stage, index))
+        case Kind.SEND_B:
+            assert stage is not None
+            yield program.last(program.schedule.backward(stage, index))
         case Kind.RECV_F | Kind.RECV_B:
             assert stage is not None
             forward = action.kind is Kind.RECV_F
@@ -71,10 +73,8 @@ def _needs(program: Program, rank: int, operation: Operation) -> Iterator[Operat
             yield Operation(Action(send, sender, index))
         case Kind.FORWARD:
             yield from _forward(program, action)
-        case Kind.BACKWARD:
+        case Kind.BACKWARD | Kind.INPUT_BACKWARD | Kind.WEIGHT_BACKWARD:
             yield from _backward(program, operation)
-        case Kind.INPUT_BACKWARD | Kind.WEIGHT_BACKWARD:
-            raise ScheduleError(f"{action}: a backward split into I and W is not played yet. Use full backwards, B.")
 
 
 def _forward(program: Program, action: Action) -> Iterator[Operation]:
@@ -83,6 +83,8 @@ def _forward(program: Program, action: Action) -> Iterator[Operation]:
     received, before = Action(Kind.RECV_F, stage, index), Action(Kind.FORWARD, stage - 1, index)
     yield from (Operation(a) for a in [received if received in actions else before] if a in actions)
     yield from _room(program, action, Kind.SEND_F)
+    if action in program.schedule.room:
+        yield Operation(program.schedule.room[action])
 
 
 def _backward(program: Program, operation: Operation) -> Iterator[Operation]:
@@ -93,8 +95,14 @@ def _backward(program: Program, operation: Operation) -> Iterator[Operation]:
     if operation.part and operation.part != computed[-1]:
         yield Operation(action, computed[computed.index(operation.part) + 1])
         return
+    if action.kind is Kind.WEIGHT_BACKWARD:
+        yield Operation(Action(Kind.INPUT_BACKWARD, stage, index))
+        return
     yield Operation(Action(Kind.FORWARD, stage, index))
-    received, after = Action(Kind.RECV_B, stage, index), Action(Kind.BACKWARD, stage + 1, index)
+    restored = Action(Kind.RESTORE, stage, index)
+    if restored in actions:
+        yield Operation(restored)
+    received, after = Action(Kind.RECV_B, stage, index), program.schedule.backward(stage + 1, index)
     if received in actions:
         yield Operation(received)
     elif after in actions:
@@ -108,7 +116,8 @@ def _room(program: Program, action: Action, send: Kind) -> Iterator[Operation]:
     """The message that must have left before the stage makes another, so that unsent ones do not pile up in memory."""
     stage = action.stage
     assert stage is not None
-    order = program.schedule.order[stage, action.kind]
-    place = program.schedule.place[action] - UNSENT
-    if place >= 0 and Action(send, stage, order[place]) in program.schedule.actions:
-        yield Operation(Action(send, stage, order[place]))
+    made, index = program.schedule.made[stage, send], action.microbatch
+    assert index is not None
+    place = program.schedule.place[stage, send, index] - UNSENT
+    if place >= 0 and Action(send, stage, made[place]) in program.schedule.actions:
+        yield Operation(Action(send, stage, made[place]))

@@ -1,12 +1,12 @@
 """Operations: actions expanded to units where something overlaps inside; a Program is what both players play."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
 from headway.schedule import action as actions
-from headway.schedule.action import Action, Kind
+from headway.schedule.action import GIVES_WEIGHT_GRADIENT, Action, Kind
 from headway.schedule.schedule import Schedule
 
 TOTAL, UPDATE = "total", "update"  # the parts of a STEP
@@ -19,8 +19,20 @@ class Lane(StrEnum):
     SEND = "send"
     RECEIVE = "receive"
     REDUCE = "reduce"  # over the data axis
+    PAIR = "pair"  # activations to and from the paired rank
     SHARED = "shared"  # over the ranks that hold a shared weight
     WORLD = "world"  # over all ranks
+
+
+_LANES: Mapping[Kind, Lane] = {
+    Kind.SEND_F: Lane.SEND,
+    Kind.SEND_B: Lane.SEND,
+    Kind.RECV_F: Lane.RECEIVE,
+    Kind.RECV_B: Lane.RECEIVE,
+    Kind.EVICT: Lane.PAIR,
+    Kind.RESTORE: Lane.PAIR,
+    Kind.BEGIN: Lane.REDUCE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +76,13 @@ class Program:
         return tuple({op: place for place, op in enumerate(row)} for row in self.rows)
 
     def expand(self, action: Action) -> Iterator[Operation]:
-        """The operations of an action; in the last backward of a stage each unit is followed by its reduction."""
+        """The operations of an action; in the last B or W of a stage each unit is followed by its reduction."""
         match action.kind:
             case Kind.STEP:
                 yield Operation(action, TOTAL)
                 if self.trains:
                     yield Operation(action, UPDATE)
-            case Kind.BACKWARD if self.is_overlapped(action):
+            case Kind.BACKWARD | Kind.WEIGHT_BACKWARD if self.is_overlapped(action):
                 parts = self.parts_of(action)
                 reduction = Action(Kind.REDUCE_GRAD, action.stage)
                 for unit in reversed(parts.computed):
@@ -90,35 +102,27 @@ class Program:
         return Operation(action, self.parts_of(action).computed[0] if self.is_overlapped(action) else "")
 
     def is_overlapped(self, action: Action) -> bool:
-        """Whether the action is the last backward of a stage whose gradients are reduced."""
-        if action.kind is not Kind.BACKWARD or action.stage is None or not self.parts_of(action).reduced:
+        """Whether the action is the last to add to the gradients of a stage whose gradients are reduced."""
+        if action.kind not in GIVES_WEIGHT_GRADIENT or action.stage is None or not self.parts_of(action).reduced:
             return False
-        return (
-            Action(Kind.REDUCE_GRAD, action.stage) in self.schedule.actions
-            and self.schedule.order[action.stage, Kind.BACKWARD][-1] == action.microbatch
-        )
+        reduction = Action(Kind.REDUCE_GRAD, action.stage)
+        return self.schedule.final[action.stage] == action and reduction in self.schedule.actions
 
-    @cached_property
+    @property
     def trains(self) -> bool:
         """Whether there is any backward: a program without is an evaluation."""
-        return any(a.kind is Kind.BACKWARD for a in self.schedule.actions)
+        return self.schedule.trains
 
     def lane(self, operation: Operation) -> Lane:
         """The lane that an operation runs in."""
         match operation.action.kind:
-            case Kind.SEND_F | Kind.SEND_B:
-                return Lane.SEND
-            case Kind.RECV_F | Kind.RECV_B:
-                return Lane.RECEIVE
-            case Kind.BEGIN:
-                return Lane.REDUCE
             case Kind.STEP if operation.part == TOTAL:
                 return Lane.WORLD
             case Kind.REDUCE_GRAD:
                 reduced = self.parts_of(operation.action).reduced
                 return next((lane for name, _, lane in reduced if name == operation.part), Lane.REDUCE)
-            case _:
-                return Lane.COMPUTE
+            case kind:
+                return _LANES.get(kind, Lane.COMPUTE)
 
 
 def parse(text: str) -> Operation:

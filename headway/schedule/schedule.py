@@ -1,11 +1,12 @@
 """Schedule: one row of actions for each pipeline rank, with its text form and torch's CSV."""
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
 from headway.errors import ScheduleError
 from headway.schedule import action as actions
-from headway.schedule.action import COMPUTE, Action, Kind
+from headway.schedule.action import COMPUTE, GIVES_INPUT_GRADIENT, GIVES_WEIGHT_GRADIENT, Action, Kind
 
 Row = tuple[Action, ...]
 
@@ -39,7 +40,9 @@ class Schedule:
     @cached_property
     def num_microbatches(self) -> int:
         """Micro-batches that every stage sees."""
-        return 1 + max((a.microbatch for row in self.rows for a in row if a.microbatch is not None), default=-1)
+        return 1 + max(
+            (a.microbatch for a in self.actions if a.kind in COMPUTE and a.microbatch is not None), default=-1
+        )
 
     @cached_property
     def actions(self) -> frozenset[Action]:
@@ -47,19 +50,51 @@ class Schedule:
         return frozenset(a for row in self.rows for a in row if a.stage is not None)
 
     @cached_property
-    def order(self) -> dict[tuple[int, Kind], tuple[int, ...]]:
-        """(stage, kind) → its micro-batches in the order in which its rank takes them."""
+    def made(self) -> dict[tuple[int, Kind], tuple[int, ...]]:
+        """(stage, SEND_F or SEND_B) → micro-batches in the order in which the stage makes what such a send carries."""
         found: dict[tuple[int, Kind], list[int]] = {}
-        for row in self.rows:
-            for a in row:
-                if a.stage is not None and a.microbatch is not None:
-                    found.setdefault((a.stage, a.kind), []).append(a.microbatch)
+        for a in (a for row in self.rows for a in row):
+            send = Kind.SEND_F if a.kind is Kind.FORWARD else Kind.SEND_B
+            if a.kind is Kind.FORWARD or a.kind in GIVES_INPUT_GRADIENT:
+                assert a.stage is not None
+                assert a.microbatch is not None
+                found.setdefault((a.stage, send), []).append(a.microbatch)
         return {key: tuple(value) for key, value in found.items()}
 
     @cached_property
-    def place(self) -> dict[Action, int]:
-        """Action of a stage → its place among those of its stage and kind."""
-        return {Action(kind, stage, m): i for (stage, kind), ms in self.order.items() for i, m in enumerate(ms)}
+    def place(self) -> dict[tuple[int, Kind, int], int]:
+        """(stage, SEND_F or SEND_B, micro-batch) → its place in `made`."""
+        return {(stage, send, m): i for (stage, send), ms in self.made.items() for i, m in enumerate(ms)}
+
+    @cached_property
+    def final(self) -> dict[int, Action]:
+        """Stage → the last action of its row that adds to the gradients of its weights: a B or a W."""
+        return {a.stage: a for row in self.rows for a in row if a.kind in GIVES_WEIGHT_GRADIENT and a.stage is not None}
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether there is any backward: a schedule without is an evaluation."""
+        return any(a.kind in GIVES_INPUT_GRADIENT | GIVES_WEIGHT_GRADIENT for row in self.rows for a in row)
+
+    @cached_property
+    def room(self) -> dict[Action, Action]:
+        """Forward → the last EVICT before it in its row, which must have made room for its activations."""
+        found, last = {}, None
+        for action in (a for row in self.rows for a in (None, *row)):
+            if action is None or action.kind is Kind.EVICT:
+                last = action
+            elif action.kind is Kind.FORWARD and last:
+                found[action] = last
+        return found
+
+    def partner(self, rank: int) -> int:
+        """The rank that holds what `rank` evicts: the first with the last, the second with the last but one."""
+        return self.num_ranks - 1 - rank
+
+    def backward(self, stage: int, microbatch: int | None) -> Action:
+        """What gives the gradient of a stage's input: its full backward, or its input-backward if that is split off."""
+        full = Action(Kind.BACKWARD, stage, microbatch)
+        return full if full in self.actions else Action(Kind.INPUT_BACKWARD, stage, microbatch)
 
     def stages(self, rank: int) -> tuple[int, ...]:
         """Stages that pipeline rank `rank` holds, in order."""
@@ -84,11 +119,17 @@ def to_csv(schedule: Schedule) -> str:
 def from_csv(text: str, name: str = "csv") -> Schedule:
     """The schedule in torch's CSV; empty cells (idle time in torch's files) are dropped.
 
+    `(0F3;3B1)OVERLAP_F_B` is read as its two actions, one after the other. Older files write a full backward `BW` and
+    an input-backward `B`: they are known by having a `BW`.
+
     >>> print(from_csv("0F0,,0B0"), end="")
     # csv
     0F0,0B0
     """
-    rows = []
+    rows: list[Row] = []
+    text = re.sub(r"\(([^()]*);([^()]*)\)OVERLAP_F_B", r"\1,\2", text)
+    if re.search(r"\d+BW\d+", text):
+        text = re.sub(r"(\d+)B(W?)(\d+)", lambda found: f"{found[1]}{'B' if found[2] else 'I'}{found[3]}", text)
     for line, cells in enumerate(text.splitlines(), start=1):
         try:
             rows.append(tuple(actions.parse(cell) for cell in cells.split(",") if cell.strip()))

@@ -56,14 +56,14 @@ class Metrics:
         self._validation.append(loss)
         self._write({"step": step, "validation_loss": _finite(loss)})
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, *, interrupted: bool) -> dict[str, Any]:
         """What the run did; the measured step is the median of those after the warm-up."""
         assert self.first is not None
         assert self.last is not None
         seconds = statistics.median(self._seconds[min(WARM_UP, len(self._seconds) - 1) :])
         return {
             "steps": len(self._seconds),
-            "interrupted": self.last.stop,
+            "interrupted": interrupted,
             "skipped_steps": self.skipped,
             "first_loss": _finite(self.first.loss),
             "last_loss": _finite(self.last.loss),

@@ -30,9 +30,9 @@ def write(path: Path, weights: dict[str, Tensor], spec: ModelSpec) -> None:
     from safetensors.torch import save_file
 
     numbers = {name: str(getattr(spec, name)) for name in spec.__slots__}
-    save_file(
-        {name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata={"format": "pt", **numbers}
-    )
+    whole = {name: tensor.contiguous() for name, tensor in weights.items()}
+    save_file(whole, path, metadata={"format": "pt", **numbers})
+    path.chmod(0o644)  # safetensors makes it its owner's alone
 
 
 def leaves(unit: FlatUnit, weights: dict[str, Tensor]) -> None:

@@ -5,6 +5,7 @@ python -m headway.train.worker RUN_DIRECTORY      (started by torchrun's agent)
 
 import contextlib
 import json
+import math
 import socket
 import sys
 import traceback
@@ -19,6 +20,7 @@ from headway import trace as traces
 from headway.data import corpus as corpora
 from headway.data import split as splits
 from headway.data.samples import Batch, Samples, Slice
+from headway.data.tokenizer import BYTES
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.plan import plan as plans
 from headway.plan.plan import Plan
@@ -34,6 +36,7 @@ from headway.units import Bytes
 
 SAVED_STEP = 1  # the step whose saved tensors are counted; the hooks slow it down
 PROMPT, SAMPLE_BYTES = b"def ", 240
+LEARNED = 0.6  # share of the loss of guessing, above which a sample is noise
 SAMPLED_MODELS = 50_000_000  # parameters up to which a sample takes seconds on one core
 Show = Callable[[dict[str, Any]], None]
 
@@ -62,9 +65,6 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
         metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
         _train(plan, trainer, metrics)
         _close(plan, trainer, metrics, directory)
-    except BaseException as error:
-        _report(directory, worker.rank, error)
-        raise
     finally:
         comm.stop()
     return directory
@@ -111,13 +111,14 @@ def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path) -> N
     traces.write(directory / "measured.trace.json.gz", trace)
     weights.write(directory / "model.safetensors", whole, plan.model)
     sample = None
-    if last.finite and not stage.totals.stop and sum(unit.numel for unit in plan.units) <= SAMPLED_MODELS:
+    small = sum(unit.numel for unit in plan.units) <= SAMPLED_MODELS
+    learned = last.loss < LEARNED * math.log(plan.model.vocabulary)  # a NaN has not
+    if learned and small and not stage.totals.stop and plan.data.tokenizer == BYTES:
         context = plan.data.sequence_length
         written = generate(plan.model, whole, PROMPT, length=SAMPLE_BYTES, context=context)
         sample = (PROMPT + written).decode("utf-8", "replace")
-    (directory / "summary.json").write_text(
-        json.dumps({**metrics.summary(), "sample": sample}, indent=1), encoding="utf-8"
-    )
+    summary = metrics.summary(interrupted=stage.totals.stop) | {"sample": sample}
+    (directory / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
 
 
 def _samples(plan: Plan) -> tuple[Samples, Samples | None]:
@@ -151,16 +152,23 @@ def _memory(stage: TorchStage) -> dict[str, Bytes]:
     }
 
 
-def _report(directory: Path, rank: int, error: BaseException) -> None:
-    """Why this rank ended, for the launcher to read: whether it lost a peer or failed by itself."""
-    at = (directory / "log" / f"rank-{rank}.at").read_text(encoding="utf-8").strip()
-    lost = isinstance(error, comm.PeerLostError)
+def _status(error: Exception) -> int:
+    return error.exit_status if isinstance(error, HeadwayError) else 1
+
+
+def _report(directory: Path, rank: int, error: Exception) -> None:
+    """Why this rank ended, for the launcher to read: whether it lost a peer, failed by itself or was asked wrongly."""
+    pulse = directory / "log" / f"rank-{rank}.at"
     text = str(error) if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
-    report = {"lost_peer": lost, "error": text, "at": at, "host": socket.gethostname()}
+    report = {
+        "lost_peer": isinstance(error, comm.PeerLostError),
+        "status": _status(error),
+        "error": text,
+        "at": pulse.read_text(encoding="utf-8").strip() if pulse.exists() else "start",
+        "host": socket.gethostname(),
+    }
     with contextlib.suppress(OSError):  # a full disk: the agent still tells the exit status
         (directory / "log" / f"rank-{rank}.error.json").write_text(json.dumps(report), encoding="utf-8")
-    if not isinstance(error, HeadwayError):
-        traceback.print_exception(error)
 
 
 def main(directory: Path, agent: int) -> int:
@@ -170,9 +178,10 @@ def main(directory: Path, agent: int) -> int:
     assert worker is not None, "started by torchrun's agent, which sets RANK and the rest"
     try:
         run(plans.read(directory / "plan.json"), worker, lambda: directory)
-    except HeadwayError as error:
-        sys.stderr.write(f"rank {worker.rank}: {error}\n")
-        return error.exit_status
+    except Exception as error:
+        traceback.print_exception(error)
+        _report(directory, worker.rank, error)
+        return _status(error)
     return 0
 
 

@@ -117,6 +117,20 @@ def test_a_run_leaves_its_files_and_equal_bytes_predicted_and_measured(job, tmp_
     assert measured.rows() == predicted.rows()
 
 
+def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_path):
+    pair = str(tmp_path / "pair")
+    made = [sys.executable, "-m", "headway", "data", "prepare", str(tmp_path / "text.txt"), "--output", pair]
+    subprocess.run([*made, "--append-end"], check=True, capture_output=True, timeout=60)
+    runs = []
+    for name, words in {"text": (), "pair": (f"data.path={pair}", "data.tokenizer=none")}.items():
+        settings = [w for word in (f"run.directory={tmp_path / f'run-{name}'}", *words) for w in ("--set", word)]
+        status, out, err = _end(_start(job(3), "--json", *settings))
+        assert status == 0, err
+        runs.append(json.loads(out))
+    for key in ("first_loss", "last_loss", "first_validation_loss", "last_validation_loss", "edges"):
+        assert runs[0][key] == runs[1][key]
+
+
 def test_torchrun_starts_the_same_job(job):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "-m", "headway"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

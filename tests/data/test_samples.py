@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.samples import IGNORE, Samples, Slice
+from headway.data.stream import stream
 
 
 def _samples(num_tokens, sequence_length=4, seed=0):
-    return Samples(np.arange(num_tokens, dtype=np.uint8), sequence_length, seed)
+    return Samples(stream(np.arange(num_tokens, dtype=np.uint16), (0, num_tokens)), sequence_length, seed)
 
 
 def _parts(data_size, microbatch, num_microbatches):
@@ -103,3 +104,25 @@ def test_batches_are_arrays_that_torch_may_take_as_they_are():
         assert array.flags.c_contiguous
         assert array.flags.writeable
         assert array.base is None
+
+
+def _read(steps, *, data_size, num_tokens=157, global_batch=6):
+    """The rows of the global batch of each of `steps`, read by the data ranks of a run that has just been started."""
+    runs = [(_samples(num_tokens, seed=5), part) for part in _parts(data_size, 1, global_batch // data_size)]
+    read = []
+    for step in steps:
+        rows = np.empty((global_batch, 4), np.int64)
+        for samples, part in runs:
+            rows[part.places()] = samples.train_batch(step, part).tokens
+        read.append(rows.tolist())
+    return read
+
+
+@pytest.mark.parametrize("before", [1, 2, 3, 6])
+@pytest.mark.parametrize("after", [1, 2, 3, 6])
+def test_ten_steps_are_four_and_after_a_new_start_six_over_an_epochs_end_and_on_another_data_axis(before, after):
+    """The position is the step alone: 39 samples in an epoch, so that it ends in the middle of step 6's batch of 6."""
+    whole = _read(range(10), data_size=1)
+    assert _read(range(4), data_size=before) + _read(range(4, 10), data_size=after) == whole
+    first = [tuple(row) for rows in whole for row in rows][:39]
+    assert len(set(first)) == 39  # the first epoch reads each sample once, whoever was started in between

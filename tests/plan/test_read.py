@@ -152,5 +152,5 @@ def test_a_folder_is_no_job_file(tmp_path):
 
 def test_bytes_that_are_no_text_are_no_job_file(tmp_path):
     (tmp_path / "job.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PlanError, match=r"job\.yaml cannot be read"):
+    with pytest.raises(PlanError, match=r"job\.yaml is not text in UTF-8"):
         read.job(tmp_path / "job.yaml")

@@ -30,6 +30,18 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "no cluster preset is called 'local_cpu'. Did you mean 'local-cpu'?",
     ),
     ("unknown schedule", "parallel: {schedule: 1fb1}", "Did you mean '1f1b'?"),
+    (
+        "schedule of split backwards",
+        "parallel: {schedule: zb-h1}",
+        "zb-h1 has I and W in its rows, which is not trained yet; it can be drawn: headway schedule zb-h1 --pipeline 2",
+    ),
+    ("schedule in a V", "parallel: {schedule: zb-v}", "zb-v has I and W in its rows, which is not trained yet"),
+    ("schedule of stashed weights", "parallel: {schedule: pipedream}", "pipedream has USE in its rows, which is not"),
+    (
+        "schedule with evictions",
+        "parallel: {schedule: bpipe, pipeline: 4}\ntrain: {global_batch: 32, microbatch: 1}",
+        "bpipe has EVICT and RESTORE in its rows, which is not trained yet",
+    ),
     ("unknown optimizer", "optimizer: {name: sgd}", "optimizer.name is 'sgd'. Use 'adamw'."),
     ("unknown precision", "train: {precision: bfloat16}", "train.precision is 'bfloat16'. Use 'float32' or 'float64'."),
     (
@@ -142,7 +154,11 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ("recompute", "parallel: {recompute: full}", "parallel.recompute: full is not built yet. Leave it at none."),
     ("recompute of some layers", "parallel: {recompute: {mode: full, layers: 8}}", "parallel.recompute"),
     ("disk path", "parallel: {disk_path: /tmp}", "parallel.disk_path"),
-    ("tokenizer", "data: {tokenizer: gpt2}", "data.tokenizer: gpt2 is not built yet. Leave it at bytes."),
+    (
+        "tokenizer",
+        "data: {tokenizer: gpt2}",
+        "data.tokenizer is gpt2. Use bytes, the path of a tokenizer.json, or none",
+    ),
     ("checkpoints", "checkpoint: {every: 10}", "checkpoint.every: 10 is not built yet. Leave it at 0."),
     # not a job file at all
     ("not YAML", "train: {steps: 3", "is not YAML"),

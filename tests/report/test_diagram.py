@@ -1,10 +1,13 @@
 """The pipeline diagram: blocks where the trace has them, readable with and without colour, cut with a note."""
 
+import re
+
 import pytest
 
-from headway.report import diagram
+from headway.report import diagram, palette
 from headway.report.diagram import draw, fit
 from headway.schedule import families
+from headway.schedule.action import Action, Kind
 from headway.sim import unit_time
 from headway.trace import Span, Trace
 from headway.units import Seconds
@@ -30,6 +33,41 @@ def test_one_forward_one_backward_looks_as_in_the_paper_and_forward_backward_and
         "rank 0 0 1 ····[0 ]2 [1 ]3 [2 ]··[3 ]",
         "rank 1 ··0 [0 ]1 [1 ]2 [2 ]3 [3 ]····",
     ]
+
+
+def test_split_backwards_differ_from_full_ones_and_from_forwards_as_plain_text_and_the_legend_names_them():
+    trace = trace_of("zb-h1", 2, 2)
+    scale = fit([trace], columns=80, coloured=False)
+    assert [text(line) for line in draw(trace, scale)] == [
+        "rank 0 0   1   ····<0 >(0 )<1 >(1 )",
+        "rank 1 ····0   <0 >1   <1 >(0 )(1 )",
+    ]
+    assert text(diagram.legend(scale)).split("   ") == [
+        *["", "", " 0", "forward"],
+        *["<0> input-backward", "(0) weight-backward", "··· idle"],
+    ]
+
+
+def test_in_colour_each_kind_of_block_has_a_style_of_its_own_with_readable_digits():
+    kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD)
+    for microbatch in range(7):
+        for chunk in range(2):
+            styles = [palette.style(Action(kind, 0, microbatch), chunk, 2) for kind in kinds]
+            assert len(set(styles)) == 4
+            for style in styles:
+                assert contrast(*re.findall("#(......)", style)) > 4.5, (style, microbatch, chunk)
+
+
+def contrast(one, other):
+    """WCAG 2.1's contrast ratio of two colours `rrggbb`."""
+
+    def luminance(colour):
+        parts = [part / 255 for part in bytes.fromhex(colour)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
 
 
 def test_the_second_chunk_has_a_subscript():

@@ -100,6 +100,52 @@ def test_a_receive_behind_what_needs_it_cannot_finish():
     assert "rank 0: next 0B0, waits for 0RECV_B0 of rank 0" in _refusal(late)
 
 
-@pytest.mark.parametrize("text", ["0F0,0I0,0W0\n", "0F0,0B0,0W0\n"])
-def test_split_backwards_are_refused_as_not_built_yet_not_with_a_traceback(text):
-    assert "not" in _refusal(text)
+@pytest.mark.parametrize(
+    "text", ["0F0,0I0,0W0\n", "0F0,0F1,0I0,0B1,0W0\n", "0F0,0F1,0B0,0I1,0W1\n1F0,1I0,1F1,1B1,1W0\n"]
+)
+def test_a_backward_is_full_or_split_and_a_schedule_may_have_both(text):
+    check(from_csv(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"), [("0F0,0I0\n", "0W0"), ("0F0,0W0\n", "0I0"), ("0F0,0F1,0I1,0W1\n", "0B0")]
+)
+def test_half_a_backward_is_refused_with_the_half_that_is_missing(text, missing):
+    assert f"1 actions are missing for 1 stages and {text.count('F')} micro-batches, the first {missing}." in _refusal(
+        text
+    )
+
+
+@pytest.mark.parametrize(("text", "half"), [("0F0,0B0,0W0\n", "0W0"), ("0F0,0I0,0B0\n", "0I0")])
+def test_a_backward_that_is_both_full_and_split_is_refused(text, half):
+    assert f"0B0 and {half}. A backward is full (B) or split (I and W)." in _refusal(text)
+
+
+def test_a_weight_backward_before_its_input_backward_cannot_finish():
+    assert "rank 0: next 0W0, waits for 0I0 of rank 0" in _refusal("0F0,0W0,0I0\n")
+
+
+def test_an_input_backward_waits_for_the_one_of_the_next_stage():
+    said = _refusal("0F0,0I0,0W0,0F1,0I1,0W1\n1F0,1F1,1I0,1W0,1I1,1W1\n")
+    assert "rank 0: next 0I0, waits for 1I0 of rank 1" in said
+
+
+def test_a_message_or_a_reduction_of_nothing_is_refused():
+    assert "1SEND_B0 has no 1B0 to follow." in _refusal("0F0,0RECV_B0\n1F0,1SEND_B0\n")
+    assert "0SEND_F7 has no 0F7 to follow." in _refusal("0F0,0SEND_F7\n1F0,1RECV_F7\n")
+    assert "0REDUCE_GRAD has no 0B0 to follow." in _refusal("0F0,0REDUCE_GRAD\n")
+
+
+def test_a_weight_version_may_be_used_again_but_activations_move_once_and_come_back():
+    check(from_csv("0USE0,0F0,0F1,0B0,0USE1,0F2,0USE0,0B1,0USE1,0B2\n"))
+    check(from_csv("0F0,0EVICT0,0F1,0B1,0RESTORE0,0B0\n"))
+    assert "0EVICT0 has no 0RESTORE0 to meet." in _refusal("0F0,0EVICT0,0B0\n")
+    assert "0RESTORE0 has no 0EVICT0 to meet." in _refusal("0F0,0RESTORE0,0B0\n")
+    assert "0EVICT1 has no 0F1 to follow." in _refusal("0F0,0EVICT1,0RESTORE1,0B0\n")
+    assert "rank 0 has 0EVICT0 2 times" in _refusal("0F0,0EVICT0,0EVICT0,0RESTORE0,0B0\n")
+    assert "next 0B0, waits for 0RESTORE0 of rank 0" in _refusal("0F0,0EVICT0,0B0,0RESTORE0\n")
+
+
+def test_a_huge_number_is_refused_at_once():
+    assert "more than 10000 actions are missing" in _refusal("0F0,0B0,0F99999999999\n")
+    assert "more than 10000 actions are missing" in _refusal("0F0,0B0,7F99999999999\n")

@@ -51,6 +51,69 @@ def test_1f1b_alternates_after_its_warm_up():
     )
 
 
+def test_zb_h1_defers_weight_backwards_to_where_1f1b_is_idle():
+    """Qi et al. 2023, §3.1, with three stages and four micro-batches."""
+    assert to_csv(families.build("zb-h1", pipeline=3, microbatches=4)) == (
+        "0F0,0F1,0F2,0I0,0W0,0F3,0I1,0W1,0I2,0W2,0I3,0W3\n"
+        "1F0,1F1,1I0,1F2,1I1,1W0,1F3,1I2,1W1,1I3,1W2,1W3\n"
+        "2F0,2I0,2F1,2I1,2F2,2I2,2W0,2F3,2I3,2W1,2W2,2W3\n"
+    )
+
+
+def test_zb_h2_warms_up_twice_as_long():
+    """Qi et al. 2023, §3.2."""
+    assert to_csv(families.build("zb-h2", pipeline=2, microbatches=4)) == (
+        "0F0,0F1,0F2,0I0,0W0,0F3,0I1,0W1,0I2,0W2,0I3,0W3\n1F0,1I0,1F1,1I1,1F2,1I2,1W0,1F3,1I3,1W1,1W2,1W3\n"
+    )
+
+
+def test_zb_v_goes_down_the_ranks_and_up_again():
+    """Qi et al. 2023, §6: stage s on rank s, and on rank 2P − 1 − s from the turn on."""
+    assert to_csv(families.build("zb-v", pipeline=2, microbatches=3, chunks=2)) == (
+        "0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,3W1,0I0,0W0,3F2,3I2,3W2,0I1,0W1,0I2,0W2\n"
+        "1F0,2F0,1F1,2F1,2I0,2W0,1F2,1I0,1W0,2F2,2I1,2W1,1I1,2I2,1I2,1W1,2W2,1W2\n"
+    )
+
+
+def test_pipedream_stashes_the_weights_of_each_forward_for_its_backward():
+    """Narayanan et al. 2019, §3.3: version v is the one after v backwards of the stage."""
+    assert to_csv(families.build("pipedream", pipeline=2, microbatches=4)) == (
+        "0USE0,0F0,0F1,0B0,0USE1,0F2,0USE0,0B1,0USE2,0F3,0USE1,0B2,0USE2,0B3\n"
+        "1USE0,1F0,1B0,1USE1,1F1,1B1,1USE2,1F2,1B2,1USE3,1F3,1B3\n"
+    )
+
+
+def test_bpipe_evicts_the_newest_activations_and_restores_them_for_their_backward():
+    """Kim et al. 2023, BPipe: of four ranks the first would hold 4 and may hold 3."""
+    schedule = families.build("bpipe", pipeline=4, microbatches=6)
+    assert to_csv(schedule).splitlines()[0] == (
+        "0F0,0F1,0F2,0EVICT2,0F3,0B0,0F4,0B1,0F5,0EVICT5,0RESTORE2,0B2,0B3,0B4,0RESTORE5,0B5"
+    )
+    plain = families.build("1f1b", pipeline=4, microbatches=6)
+    assert schedule.rows[1:] == plain.rows[1:]
+    assert [schedule.compute(rank) for rank in range(4)] == list(plain.rows)
+
+
+@pytest.mark.parametrize("pipeline", range(1, 9))
+def test_pipedream_and_bpipe_pass_the_check_for_all_sizes(pipeline):
+    for family in ("pipedream", "bpipe"):
+        for m in (1, 2, 3, 7, 8, 15, 16):
+            check(passes.add_messages(check(families.build(family, pipeline=pipeline, microbatches=m))))
+
+
+def _split_sizes(pipeline):
+    for family in ("zb-h1", "zb-h2", "zb-v"):
+        for m in (1, 2, 3, 7, 8, 15, 16):
+            yield families.build(family, pipeline=pipeline, microbatches=m, chunks=families.CHUNKS[family])
+
+
+@pytest.mark.parametrize("pipeline", range(1, 9))
+def test_every_family_of_split_backwards_passes_the_check_for_all_sizes(pipeline):
+    for schedule in _split_sizes(pipeline):
+        check(passes.add_messages(check(schedule)))
+        assert all(len(row) == 3 * schedule.num_microbatches * len(schedule.stages(0)) for row in schedule.rows)
+
+
 def test_an_evaluation_takes_every_microbatch_forward_only():
     assert to_csv(families.forward_only(2, 3, 2)) == "0F0,0F1,2F0,2F1,0F2,2F2\n1F0,1F1,3F0,3F1,1F2,3F2\n"
 
@@ -105,7 +168,12 @@ def test_interleaved_refuses_a_broken_group_and_names_the_nearest_that_work(micr
         families.build("interleaved", pipeline=pipeline, microbatches=number, chunks=2)
 
 
-@pytest.mark.parametrize("family", ["gpipe", "1f1b"])
+def test_zb_v_refuses_other_than_two_stages_a_rank():
+    with pytest.raises(ScheduleError, match=r"zb-v has 2 stages on each rank, got chunks 1\. Use chunks 2\."):
+        families.build("zb-v", pipeline=2, microbatches=4)
+
+
+@pytest.mark.parametrize("family", ["gpipe", "1f1b", "zb-h1", "zb-h2"])
 def test_a_family_of_one_stage_a_rank_refuses_chunks(family):
     with pytest.raises(ScheduleError, match=r"got chunks 2\. Use schedule interleaved, or chunks 1\."):
         families.build(family, pipeline=2, microbatches=4, chunks=2)

@@ -69,6 +69,60 @@ def test_the_expanded_backward_goes_unit_by_unit_and_the_step_needs_every_reduct
     assert _needs(FULL, rank, operation, (PARTS,) * 3) == expected
 
 
+SPLIT = from_csv(
+    "0F0,0F1,0F2,0I0,0I1,0W0,0I2,0W1,0W2\n1F0,1I0,1F1,1I1,1W0,1F2,1B2,1W1\n", "split"
+)  # and one full backward
+SPLIT_FULL = passes.add_steps(passes.add_reductions(passes.add_messages(SPLIT), frozenset({0, 1})))
+
+
+@pytest.mark.parametrize(
+    ("rank", "operation", "bare", "full"),
+    [
+        (0, "0I1", ["0F1", "1I1"], ["0F1", "0RECV_B1"]),
+        (0, "0I2", ["0F2", "1B2"], ["0F2", "0RECV_B2"]),
+        (0, "0W1", ["0I1"], ["0I1"]),
+        (1, "1I0", ["1F0"], ["1F0", "BEGIN"]),
+        (1, "1B2", ["1F2"], ["1F2", "BEGIN", "1SEND_B0"]),
+    ],
+)
+def test_an_input_backward_needs_what_a_full_one_would_and_a_weight_backward_only_its_input_backward(
+    rank, operation, bare, full
+):
+    assert _needs(SPLIT, rank, operation) == bare
+    assert _needs(SPLIT_FULL, rank, operation, (PARTS,) * 2) == full
+
+
+@pytest.mark.parametrize(
+    ("rank", "operation", "expected"),
+    [
+        (1, "1SEND_B1", ["1I1"]),
+        (1, "1SEND_B2", ["1B2"]),
+        (0, "0RECV_B1", ["1SEND_B1"]),
+        (0, "0W2/b", ["0I2"]),
+        (0, "0W2/a", ["0W2/b"]),
+        (0, "0REDUCE_GRAD/b", ["0W2/b"]),
+        (1, "1REDUCE_GRAD/a", ["1W1/a"]),
+    ],
+)
+def test_an_input_backward_sends_and_the_last_weight_backward_is_reduced_unit_by_unit(rank, operation, expected):
+    assert _needs(SPLIT_FULL, rank, operation, (PARTS,) * 2) == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("0EVICT1", ["0F1"]),
+        ("0F2", ["0EVICT1"]),
+        ("0RESTORE1", ["0EVICT1"]),
+        ("0B1", ["0F1", "0RESTORE1"]),
+        ("0B0", ["0F0"]),
+        ("0USE1", []),
+    ],
+)
+def test_a_forward_needs_the_room_of_the_eviction_before_it_and_a_backward_its_activations_back(operation, expected):
+    assert _needs(from_csv("0USE1,0F0,0F1,0EVICT1,0F2,0B0,0RESTORE1,0B1,0B2\n"), 0, operation) == expected
+
+
 def test_without_messages_an_expanded_backward_needs_the_last_unit_of_the_stage_behind_it():
     schedule = passes.add_reductions(families.build("gpipe", pipeline=2, microbatches=1), frozenset({0, 1}))
     assert _needs(schedule, 0, "0B0/b", (PARTS, PARTS)) == ["0F0", "1B0/a"]

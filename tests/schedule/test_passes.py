@@ -1,9 +1,13 @@
 """Passes: what each adds, and where."""
 
+import itertools
+
 import pytest
 
 from headway.schedule import families, passes
-from headway.schedule.action import COMPUTE, Action, Kind
+from headway.schedule.action import COMPUTE, GIVES_WEIGHT_GRADIENT, Action, Kind
+from headway.schedule.needs import meeting
+from headway.schedule.operation import Operation
 from headway.schedule.schedule import to_csv
 
 SCHEDULES = [
@@ -13,6 +17,10 @@ SCHEDULES = [
     families.build("interleaved", pipeline=3, microbatches=6, chunks=2),
     families.build("interleaved", pipeline=1, microbatches=2, chunks=3),
     families.forward_only(3, 4, 2),
+    families.build("zb-h1", pipeline=4, microbatches=8),
+    families.build("zb-h2", pipeline=3, microbatches=7),
+    families.build("zb-v", pipeline=3, microbatches=6, chunks=2),
+    families.build("zb-v", pipeline=2, microbatches=5, chunks=2),
 ]
 # of a tensor between stage s and the next: which messages, of stage s + …
 KINDS = {
@@ -38,9 +46,8 @@ def test_messages_leave_the_compute_rows_as_they_are(schedule):
 @each
 def test_a_message_goes_wherever_a_tensor_changes_ranks_and_nowhere_else(schedule):
     stages, m = schedule.num_stages, schedule.num_microbatches
-    trains = any(a.kind is Kind.BACKWARD for a in schedule.actions)
     apart = [s for s in range(stages - 1) if schedule.ranks[s] != schedule.ranks[s + 1]]
-    expected = {Action(kind, s + step, i) for s in apart for i in range(m) for kind, step in KINDS[trains]}
+    expected = {Action(kind, s + step, i) for s in apart for i in range(m) for kind, step in KINDS[schedule.trains]}
     found = [a for row in passes.add_messages(schedule).rows for a in row if a.kind not in COMPUTE]
     assert len(found) == len(set(found))
     assert set(found) == expected
@@ -49,28 +56,42 @@ def test_a_message_goes_wherever_a_tensor_changes_ranks_and_nowhere_else(schedul
 @each
 def test_a_send_follows_what_makes_its_tensor_and_a_receive_is_posted_one_action_ahead(schedule):
     for row in passes.add_messages(schedule).rows:
-        computes = [a for a in row if a.kind in COMPUTE]
+        computes = [a for a in row if a.kind in COMPUTE - {Kind.WEIGHT_BACKWARD}]
         for place, action in enumerate(row):
-            done = sum(a.kind in COMPUTE for a in row[:place])  # compute actions issued before it
+            done = sum(a in computes for a in row[:place])  # those issued before it; a W neither sends nor receives
             if action.kind in {Kind.SEND_F, Kind.SEND_B}:
-                maker = Kind.FORWARD if action.kind is Kind.SEND_F else Kind.BACKWARD
-                assert computes[done - 1] == Action(maker, action.stage, action.microbatch)
+                assert computes[done - 1] == _end(schedule, action, Kind.SEND_F)
             if action.kind in {Kind.RECV_F, Kind.RECV_B}:
-                user = Kind.FORWARD if action.kind is Kind.RECV_F else Kind.BACKWARD
-                needed = computes.index(Action(user, action.stage, action.microbatch))
-                assert needed == done + 1 or needed == done == 0
+                needed = computes.index(_end(schedule, action, Kind.RECV_F))
+                early = schedule.name == "zb-v" and needed > done  # a sender's order comes first
+                assert early or needed == done + 1 or needed == done == 0
+
+
+def _end(schedule, message, forward):
+    if message.kind is forward:
+        return Action(Kind.FORWARD, message.stage, message.microbatch)
+    return schedule.backward(message.stage, message.microbatch)
 
 
 @each
-def test_reductions_follow_the_last_backward_of_their_stage(schedule):
+def test_messages_from_one_rank_are_received_in_the_order_in_which_it_sends_them(schedule):
+    full = passes.add_messages(schedule)
+    for source, target in itertools.permutations(range(schedule.num_ranks), 2):
+        sent = [meeting(Operation(a)) for a in full.rows[source] if a.kind in {Kind.SEND_F, Kind.SEND_B}]
+        received = [meeting(Operation(a)) for a in full.rows[target] if a.kind in {Kind.RECV_F, Kind.RECV_B}]
+        assert [key for key in sent if key in received] == [key for key in received if key in sent]
+
+
+@each
+def test_reductions_follow_the_last_b_or_w_of_their_stage(schedule):
     wanted = frozenset(range(0, schedule.num_stages, 2))
     for before, row in zip(schedule.rows, passes.add_reductions(schedule, wanted).rows, strict=True):
         reductions = [a for a in row if a.kind is Kind.REDUCE_GRAD]
         assert tuple(a for a in row if a.kind is not Kind.REDUCE_GRAD) == before
-        trained = {a.stage for a in before if a.kind is Kind.BACKWARD}
+        trained = {a.stage for a in before if a.kind in GIVES_WEIGHT_GRADIENT}
         assert sorted(a.stage for a in reductions) == sorted(trained & wanted)
         for reduction in reductions:
-            last = max(i for i, a in enumerate(row) if a.kind is Kind.BACKWARD and a.stage == reduction.stage)
+            last = max(i for i, a in enumerate(row) if a.kind in GIVES_WEIGHT_GRADIENT and a.stage == reduction.stage)
             assert row[last + 1] == reduction
 
 

@@ -11,7 +11,7 @@ from headway.schedule.schedule import Schedule, from_csv, parse, to_csv
 
 _SCHEDULES = st.builds(
     lambda family, p, groups, v: families.build(
-        family, pipeline=p, microbatches=p * groups, chunks=v if family == "interleaved" else 1
+        family, pipeline=p, microbatches=p * groups, chunks=families.CHUNKS.get(family, v)
     ),
     st.sampled_from(sorted(families.FAMILIES)),
     st.integers(1, 5),
@@ -67,10 +67,24 @@ def test_what_follows_from_the_rows():
     assert (schedule.num_ranks, schedule.num_stages, schedule.num_microbatches) == (2, 4, 4)
     assert schedule.ranks == {0: 0, 1: 1, 2: 0, 3: 1}
     assert [schedule.stages(rank) for rank in range(2)] == [(0, 2), (1, 3)]
-    assert schedule.order[2, Kind.BACKWARD] == (0, 1, 2, 3)
-    assert schedule.place[Action(Kind.BACKWARD, 2, 3)] == 3
+    assert schedule.made[2, Kind.SEND_F] == schedule.made[2, Kind.SEND_B] == (0, 1, 2, 3)
+    assert schedule.place[2, Kind.SEND_B, 3] == 3
+    assert schedule.backward(2, 3) == schedule.final[2] == Action(Kind.BACKWARD, 2, 3)
+    assert schedule.trains
     assert schedule.compute(0) == schedule.rows[0]
     assert Action(Kind.FORWARD, 3, 3) in schedule.actions
+
+
+def test_what_follows_from_rows_with_full_and_split_backwards():
+    schedule = from_csv("0F0,0F1,0F2,0I1,0B0,0I2,0W2,0W1\n")
+    assert schedule.made[0, Kind.SEND_B] == (1, 0, 2)
+    assert [str(schedule.backward(0, m)) for m in range(3)] == ["0B0", "0I1", "0I2"]
+    assert str(schedule.final[0]) == "0W1"
+    assert schedule.trains
+
+
+def test_a_stage_lives_on_the_rank_whose_row_has_it():
+    assert families.build("zb-v", pipeline=3, microbatches=2, chunks=2).ranks == {0: 0, 1: 1, 2: 2, 3: 2, 4: 1, 5: 0}
 
 
 def test_compute_leaves_out_messages_and_steps():
