@@ -13,7 +13,7 @@ from headway.units import Bytes, Dtype
 
 
 def generate(
-    spec: ModelSpec, weights: dict[str, Tensor], prompt: bytes, *, length: int, context: int, temperature: float = 0.6
+    spec: ModelSpec, weights: dict[str, Tensor], prompt: bytes, *, length: int, context: int, temperature: float = 0.8
 ) -> bytes:
     """`length` bytes that follow `prompt`, each sampled after the `context` ones before it (what it was trained on).
 
