@@ -64,12 +64,14 @@ def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
             _follow(started, follower)
     except KeyboardInterrupt:
         interrupted = True
+        follower.read()
         _stop(started, stepping=follower.steps_seen > 0)
-    if not (directory / "summary.json").exists():
-        if interrupted:
-            click.echo("This run saved no weights.", err=True)
-            raise KeyboardInterrupt
+    saved = (directory / "summary.json").exists()
+    if not interrupted and (started.process.returncode or not saved):
         raise local.failure(started)
+    if not saved:
+        click.echo("This run saved no weights.", err=True)
+        raise KeyboardInterrupt
     _finish(plan, directory, as_json)
     if interrupted:
         raise KeyboardInterrupt
