@@ -1,5 +1,6 @@
 """headway train: simulate the plan, start the workers, follow them, and report predicted beside measured."""
 
+import contextlib
 import json
 import re
 import time
@@ -100,23 +101,19 @@ def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> N
     """One rank of a job that torchrun started: rank 0 also reports."""
     from headway.train.worker import run
 
-    follower: list[_Follower] = []
+    with contextlib.ExitStack() as stack:
+        followers: list[_Follower] = []  # rank 0's, once its directory is made
 
-    def prepare() -> Path:
-        _check_data(plan)
-        directory = _prepare(plan, asked)
-        follower.append(_Follower(plan, directory, as_json))
-        follower[0].__enter__()
-        return directory
+        def prepare() -> Path:
+            _check_data(plan)
+            directory = _prepare(plan, asked)
+            followers.append(stack.enter_context(_Follower(plan, directory, as_json)))
+            return directory
 
-    def show(line: dict[str, Any]) -> None:
-        follower[0].show(line)
+        def show(line: dict[str, Any]) -> None:
+            followers[0].show(line)
 
-    try:
         directory = run(plan, worker, prepare, show)
-    finally:
-        if follower:
-            follower[0].__exit__(None, None, None)
     if worker.rank == 0:
         _finish(plan, directory, as_json)
 

@@ -81,13 +81,13 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
 
 
 def _rows(job: Job, parallel: Parallel, microbatches: int) -> Schedule:
-    name, pipeline = parallel.schedule, parallel.pipeline
+    name, sizes = parallel.schedule, {"pipeline": parallel.pipeline, "microbatches": microbatches}
+    chunks = families.CHUNKS.get(name, parallel.chunks)
     try:
-        drawn = families.build(
-            name, pipeline=pipeline, microbatches=microbatches, chunks=families.CHUNKS.get(name, parallel.chunks)
-        )
-        _refuse_what_the_trainer_does_not_play(drawn)
-        return families.build(name, pipeline=pipeline, microbatches=microbatches, chunks=parallel.chunks)
+        rows = families.build(name, **sizes, chunks=chunks)
+        _refuse_what_the_trainer_does_not_play(rows)
+        # a family that has other chunks says so itself, but only where they are all that is wrong
+        return rows if chunks == parallel.chunks else families.build(name, **sizes, chunks=parallel.chunks)
     except MicrobatchError as error:
         batches = [str(m * parallel.data * job.train.microbatch) for m in error.legal]
         more = f" (train.global_batch {' or '.join(batches)})"

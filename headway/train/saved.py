@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-Place = tuple[int, int]
+Place = tuple[int, int]  # (stage, micro-batch)
 
 
 class SavedBytes:

@@ -19,9 +19,7 @@ from headway.train.comm import Comm, Transfer
 from headway.train.endings import Stop
 from headway.train.flat import FlatUnit
 from headway.train.optimizer import AdamW
-from headway.train.saved import SavedBytes
-
-Place = tuple[int, int]  # (stage, micro-batch)
+from headway.train.saved import Place, SavedBytes
 
 
 @dataclass(slots=True)
@@ -65,6 +63,10 @@ class TorchStage:
         coord = plan.layout.coord(rank)
         self._data, self._pipeline = coord["data"], coord["pipeline"]
         self._last = len(plan.stages) - 1
+        self._units_of = {stage: plan.units_of_stage(stage) for stage in plan.schedule.stages(self._pipeline)}
+        # found once: a layout walks all its ranks for a group
+        self._world, self._data_group = tuple(range(plan.layout.world)), plan.layout.group(rank, "data")
+        self._sharers = {name: plan.group(rank, unit.unit) for name, unit in self.units.items()}
         self._shape = (plan.train.microbatch, plan.data.sequence_length, plan.model.hidden)
         self._box = _Inbox()
         self._outputs: dict[Place, Tensor] = {}
@@ -94,7 +96,7 @@ class TorchStage:
     def begin(self) -> Transfer:
         """Count this rank's valid targets and start their sum over the data axis."""
         self._count.fill_(sum(int((targets != IGNORE).sum()) for targets in self._targets))
-        return self.comm.all_reduce(self._count, self.plan.layout.group(self.rank, "data"))
+        return self.comm.all_reduce(self._count, self._data_group)
 
     def forward(self, stage: int, microbatch: int) -> None:
         """Run the stage's units in order, each detached from the one before."""
@@ -103,7 +105,7 @@ class TorchStage:
         targets = self._targets[microbatch] if stage == self._last else None
         islands = []
         with self.saved.counting(place):
-            for unit in self.plan.units_of_stage(stage):
+            for unit in self._units_of[stage]:
                 if self.program.trains and x.is_floating_point():
                     x = x.detach().requires_grad_()
                 y = x
@@ -167,8 +169,7 @@ class TorchStage:
 
     def reduce(self, unit: str) -> Transfer:
         """Start summing a unit's flat gradients, in place and without a copy."""
-        flat = self.units[unit]
-        return self.comm.all_reduce(flat.grads, self.plan.group(self.rank, flat.unit))
+        return self.comm.all_reduce(self.units[unit].grads, self._sharers[unit])
 
     def total(self) -> Transfer:
         """Start the packed sum over all ranks; `read_totals` reads it."""
@@ -178,7 +179,7 @@ class TorchStage:
         self._packed = torch.zeros(TOTALS, dtype=torch.float64, device=self.device)
         for i, value in enumerate((square, mine, float(self.stop.asked), tokens)):
             self._packed[i] = value
-        return self.comm.all_reduce(self._packed, tuple(range(self.plan.layout.world)))
+        return self.comm.all_reduce(self._packed, self._world)
 
     def update(self) -> None:
         """Clip by the global norm and step the optimizer; leave everything as it is if the totals are not finite."""

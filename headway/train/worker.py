@@ -1,6 +1,6 @@
 """A worker process: one rank of the job, from joining the group to the files that the run leaves.
 
-python -m headway.train.worker RUN_DIRECTORY      (started by torchrun's agent)
+python -m headway.train.worker RUN_DIRECTORY AGENT_PID      (started by torchrun's agent)
 """
 
 import contextlib
