@@ -3,19 +3,25 @@
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
+
+import numpy as np
 
 from headway.errors import PlanError
-from headway.schedule.needs import meeting
-from headway.schedule.operation import parse
+from headway.schedule import operation as operations
+from headway.schedule.action import Kind
+from headway.schedule.needs import meetings
+from headway.schedule.operation import Operations
+from headway.schedule.row import Column, Flags, Times, among
 from headway.units import Bytes, Seconds
 
 COMPUTE = "compute"
 _ALIGNED = "STEP/total"
 _NOTHING = Bytes(0)
+_SENDS, _RECEIVES = (Kind.SEND_F, Kind.SEND_B), (Kind.RECV_F, Kind.RECV_B)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +46,103 @@ class Span:
         return Seconds(self.end - self.start)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans(Sequence[Span]):
+    """Spans as columns of [n]: `lanes` and `edges` hold places in `lane_names` and `edge_names`."""
+
+    ranks: Column
+    lanes: Column
+    operations: Operations
+    starts: Times
+    ends: Times
+    edges: Column
+    bytes: Column
+    lane_names: tuple[str, ...]
+    edge_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    @overload
+    def __getitem__(self, place: int) -> Span: ...
+    @overload
+    def __getitem__(self, place: "slice | Column") -> "Spans": ...
+    def __getitem__(self, place: "int | slice | Column") -> "Span | Spans":
+        if isinstance(place, int | np.integer):
+            return next(iter(self[int(place) : int(place) + 1 or None]))
+        columns = ("ranks", "lanes", "operations", "starts", "ends", "edges", "bytes")
+        return replace(self, **{name: getattr(self, name)[place] for name in columns})
+
+    def __iter__(self) -> Iterator[Span]:
+        columns = (self.ranks, self.lanes, self.starts, self.ends, self.edges, self.bytes)
+        rows = zip(self.operations, *(column.tolist() for column in columns), strict=True)
+        for operation, rank, lane, start, end, edge, size in rows:
+            yield Span(rank, self.lane_names[lane], str(operation), start, end, self.edge_names[edge], size)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spans) and len(self) == len(other) and all(map(Span.__eq__, self, other))
+
+    def __hash__(self) -> int:
+        return hash((len(self), self.starts.tobytes(), self.ends.tobytes()))
+
+    @property
+    def seconds(self) -> Times:
+        """[n]: how long each took."""
+        return self.ends - self.starts
+
+    def in_lane(self, lane: str) -> Flags:
+        """[n]: whether each ran in that lane."""
+        found: Flags = self.lanes == (self.lane_names.index(lane) if lane in self.lane_names else -1)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """Bytes held by the ranks over time, as columns of [n] changes in the order of rank and time.
+
+    After change i, rank `ranks[i]` holds `bytes[i]` of category `categories[i]` (a place in `names`) at `times[i]`.
+    """
+
+    ranks: Column
+    times: Times
+    categories: Column
+    bytes: Column
+    names: tuple[str, ...]
+
+    def peaks(self) -> Iterator[tuple[int, str, Bytes]]:
+        """Rank, category and the most bytes of it that the rank holds at a time."""
+        most = np.full((1 + int(self.ranks.max(initial=-1)), len(self.names)), -1)
+        np.maximum.at(most, (self.ranks, self.categories), self.bytes)
+        for rank, category in np.argwhere(most >= 0).tolist():
+            yield rank, self.names[category], Bytes(int(most[rank, category]))
+
+    def of(self, rank: int) -> "Changes":
+        """The changes of one rank."""
+        mine = np.flatnonzero(self.ranks == rank)
+        columns = ("ranks", "times", "categories", "bytes")
+        return replace(self, **{name: getattr(self, name)[mine] for name in columns})
+
+
+_NONE = np.zeros(0, np.int64)
+NO_CHANGES = Changes(_NONE, np.zeros(0), _NONE, _NONE, ())
+
+
 @dataclass(frozen=True)
 class Trace:
-    """What happened in one step. `memory`: rank → category → peak bytes. `source` is predicted or measured."""
+    """What happened in one step. `memory`: rank → category → peak bytes. `source` is predicted or measured.
+
+    `held`: what comes and goes over time, where that is known.
+    """
 
     source: str
-    spans: tuple[Span, ...]
+    spans: Spans
     memory: dict[int, dict[str, Bytes]] = field(default_factory=dict)
+    held: Changes = field(default=NO_CHANGES, compare=False)
 
     @property
     def makespan(self) -> Seconds:
         """From the first start to the last end."""
-        if not self.spans:
-            return Seconds(0.0)
-        return Seconds(max(s.end for s in self.spans) - min(s.start for s in self.spans))
+        return Seconds(float(self.spans.ends.max() - self.spans.starts.min())) if len(self.spans) else Seconds(0.0)
 
     def rows(self) -> dict[int, dict[str, tuple[str, ...]]]:
         """Rank → lane → its operations in the order in which they were issued."""
@@ -64,21 +153,24 @@ class Trace:
 
     def edges(self) -> dict[str, Bytes]:
         """Edge → bytes. A message counts once, at its sender; a collective once for each of its calls."""
-        found: dict[str, int] = {}
-        first = {span.edge: span.rank for span in reversed(self.spans) if span.edge.startswith("{")}
-        for span in self.spans:
-            received = span.operation.lstrip("0123456789").startswith("RECV")
-            if span.edge and not received and first.get(span.edge, span.rank) == span.rank:
-                found[span.edge] = found.get(span.edge, 0) + span.bytes
-        return {edge: Bytes(size) for edge, size in sorted(found.items())}
+        spans, names = self.spans, self.spans.edge_names
+        # the rank at which a collective's calls are counted
+        first = dict(zip(spans.edges[::-1].tolist(), spans.ranks[::-1].tolist(), strict=True))
+        of = np.array([first.get(edge, -1) if name.startswith("{") else -1 for edge, name in enumerate(names)])
+        counted = ~among(spans.operations.kinds, *_RECEIVES) & (
+            (of[spans.edges] < 0) | (of[spans.edges] == spans.ranks)
+        )
+        sizes = np.bincount(spans.edges[counted], spans.bytes[counted], minlength=len(names))
+        used = np.bincount(spans.edges[counted], minlength=len(names))
+        return {
+            name: Bytes(int(sizes[i])) for i, name in sorted(enumerate(names), key=lambda e: e[1]) if name and used[i]
+        }
 
     def busy(self) -> dict[int, Seconds]:
         """Rank → seconds of its compute lane."""
-        found: dict[int, float] = {}
-        for span in self.spans:
-            if span.lane == COMPUTE:
-                found[span.rank] = found.get(span.rank, 0.0) + span.seconds
-        return {rank: Seconds(seconds) for rank, seconds in sorted(found.items())}
+        computing = self.spans.in_lane(COMPUTE)
+        seconds = np.bincount(self.spans.ranks[computing], self.spans.seconds[computing])
+        return {int(rank): Seconds(float(seconds[rank])) for rank in np.unique(self.spans.ranks[computing])}
 
     def bubble(self) -> float:
         """(makespan − busy) / busy, with busy the mean over the ranks (for equal ranks: that of each rank)."""
@@ -102,7 +194,7 @@ def read(path: Path) -> Trace:
         raw = path.read_bytes()
         chrome = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
         meta = chrome["headway"]
-        spans = tuple(
+        spans = as_columns(
             Span(
                 event["pid"],
                 event["cat"],
@@ -127,7 +219,7 @@ def to_chrome(trace: Trace) -> dict[str, Any]:
     """The Chrome trace as JSON data; `ts` and `dur` in microseconds, flows from each send to its receive."""
     lanes = list(dict.fromkeys(span.lane for span in trace.spans))
     events: list[dict[str, Any]] = []
-    for rank in sorted({span.rank for span in trace.spans}):
+    for rank in np.unique(trace.spans.ranks).tolist():
         events.append(_meta(rank, 0, "process_name", f"rank {rank} ({trace.source})"))
         events.append({"ph": "M", "pid": rank, "tid": 0, "name": "process_sort_index", "args": {"sort_index": rank}})
         events += [_meta(rank, tid, "thread_name", lane) for tid, lane in enumerate(lanes)]
@@ -139,37 +231,84 @@ def to_chrome(trace: Trace) -> dict[str, Any]:
         times = {"ts": span.start * 1e6, "dur": span.seconds * 1e6}
         events.append({"ph": "X", "name": span.operation, **where, **times, "args": args})
     events += _flows(trace.spans, lanes)
-    for rank, kinds in trace.memory.items():
-        events.append({"ph": "C", "pid": rank, "tid": 0, "name": "peak memory (bytes)", "ts": 0, "args": dict(kinds)})
+    events += _counters(trace)
     meta = {"source": trace.source, "memory": {str(rank): kinds for rank, kinds in trace.memory.items()}}
     return {"traceEvents": events, "displayTimeUnit": "ms", "headway": meta}
 
 
-def _flows(spans: Sequence[Span], lanes: Sequence[str]) -> Iterable[dict[str, Any]]:
-    messages = [(span, parse(span.operation)) for span in spans if "→" in span.edge]
-    sends = {(span.edge, meeting(op)): span for span, op in messages if op.action.kind.startswith("SEND")}
-    for number, (span, op) in enumerate(messages):
-        send = sends.get((span.edge, meeting(op)))
-        if send and send is not span:
-            ends = (("s", send, send.start), ("f", span, span.end))
-            for phase, end, time in ends:
-                where = {"pid": end.rank, "tid": lanes.index(end.lane), "ts": time * 1e6, "id": number}
+def _flows(spans: Spans, lanes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    keys = meetings(spans.operations)
+    sends, receives = (np.flatnonzero(among(spans.operations.kinds, *kinds)).tolist() for kinds in (_SENDS, _RECEIVES))
+    from_send = {(int(spans.edges[i]), int(keys[i])): i for i in sends}
+    for number, i in enumerate(receives):
+        send = from_send.get((int(spans.edges[i]), int(keys[i])))
+        if send is not None:
+            for phase, end, times in (("s", send, spans.starts), ("f", i, spans.ends)):
+                lane = lanes.index(spans.lane_names[spans.lanes[end]])
+                where = {"pid": int(spans.ranks[end]), "tid": lane, "ts": float(times[end]) * 1e6, "id": number}
                 yield {"ph": phase, "bp": "e", "name": "message", "cat": "message", **where}
+
+
+def _counters(trace: Trace) -> Iterator[dict[str, Any]]:
+    """What each rank holds over time, on top of what it holds throughout; or, where that is not known, its peaks."""
+    for rank, kinds in trace.memory.items():
+        held = trace.held.of(rank)
+        if not len(held.times):
+            yield {"ph": "C", "pid": rank, "tid": 0, "name": "peak memory (bytes)", "ts": 0, "args": dict(kinds)}
+            continue
+        now = {kind: 0 if kind in held.names else size for kind, size in kinds.items()}
+        changes = zip(held.times.tolist(), held.categories.tolist(), held.bytes.tolist(), strict=True)
+        yield {"ph": "C", "pid": rank, "tid": 0, "name": "memory (bytes)", "ts": 0, "args": dict(now)}
+        for time, category, size in changes:
+            now[held.names[category]] = size
+            yield {"ph": "C", "pid": rank, "tid": 0, "name": "memory (bytes)", "ts": time * 1e6, "args": dict(now)}
 
 
 def _meta(pid: int, tid: int, name: str, value: str) -> dict[str, Any]:
     return {"ph": "M", "pid": pid, "tid": tid, "name": name, "args": {"name": value}}
 
 
-def aligned(ranks: Sequence[Sequence[Span]]) -> tuple[Span, ...]:
+def as_columns(spans: Iterable[Span]) -> Spans:
+    """Spans as columns, in their order."""
+    every = list(spans)
+    known = {text: operations.parse(text) for text in dict.fromkeys(span.operation for span in every)}
+    names = tuple(dict.fromkeys(["", *(operation.part for operation in known.values())]))
+    place = {name: i for i, name in enumerate(names)}
+    coded = {text: (operation.action.code, place[operation.part]) for text, operation in known.items()}
+    codes, parts = ([coded[span.operation][side] for span in every] for side in (0, 1))
+    lanes, edges = (_numbered([getattr(span, name) for span in every]) for name in ("lane", "edge"))
+    return Spans(
+        _integers(span.rank for span in every),
+        _integers(lanes[0]),
+        Operations(_integers(codes), _integers(parts), names),
+        np.array([span.start for span in every], np.float64),
+        np.array([span.end for span in every], np.float64),
+        _integers(edges[0]),
+        _integers(span.bytes for span in every),
+        lanes[1],
+        edges[1],
+    )
+
+
+def aligned(ranks: Sequence[Sequence[Span]]) -> Spans:
     """The measured spans of all ranks on one clock that starts at 0.
 
     Clocks of different nodes have nothing in common, but the last collective of all ranks ends for all at once.
     """
     meets = [next(span.end for span in reversed(spans) if span.operation == _ALIGNED) for spans in ranks]
     first = min(span.start - meet for spans, meet in zip(ranks, meets, strict=True) for span in spans)
-    return tuple(
+    return as_columns(
         replace(span, start=Seconds(span.start - meet - first), end=Seconds(span.end - meet - first))
         for spans, meet in zip(ranks, meets, strict=True)
         for span in spans
     )
+
+
+def _integers(values: Iterable[int]) -> Column:
+    return np.array(list(values), np.int64)
+
+
+def _numbered(texts: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
+    """Each text as its place among the different ones, and those."""
+    places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return [places[text] for text in texts], tuple(places)

@@ -2,13 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import trace
 from headway.errors import PlanError
-from headway.trace import Span, Trace
+from headway.trace import Changes, Span, Trace, as_columns
 
 SPANS = (
     Span(0, "compute", "0F0", 0.0, 1.0),
@@ -20,7 +21,7 @@ SPANS = (
     Span(0, "reduce", "0REDUCE_GRAD/b", 3.0, 4.0, "{0,1}", 60),
     Span(1, "reduce", "0REDUCE_GRAD/b", 3.0, 4.0, "{0,1}", 60),
 )
-TRACE = Trace("predicted", SPANS, {0: {"parameters": 7, "activations": 9}, 1: {"parameters": 8}})
+TRACE = Trace("predicted", as_columns(SPANS), {0: {"parameters": 7, "activations": 9}, 1: {"parameters": 8}})
 
 
 def test_a_message_counts_once_and_a_collective_once_for_each_call():
@@ -35,7 +36,7 @@ def test_rows_keep_the_order_of_each_lane():
 
 
 def test_the_makespan_is_from_the_first_start_to_the_last_end():
-    later = Trace("measured", tuple(Span(s.rank, s.lane, s.operation, s.start + 5, s.end + 5) for s in SPANS))
+    later = Trace("measured", as_columns(Span(s.rank, s.lane, s.operation, s.start + 5, s.end + 5) for s in SPANS))
     assert TRACE.makespan == later.makespan == 4.0
 
 
@@ -45,7 +46,7 @@ def test_the_bubble_is_the_time_not_computing_over_the_time_computing():
 
 
 def test_an_empty_trace_has_no_time_and_no_bubble():
-    empty = Trace("measured", ())
+    empty = Trace("measured", as_columns(()))
     assert (empty.makespan, empty.bubble(), empty.rows(), empty.edges()) == (0.0, 0.0, {}, {})
 
 
@@ -59,7 +60,7 @@ def test_a_trace_file_reads_back_equal(tmp_path, name):
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1e6), st.floats(0, 1e6)), max_size=8))
 def test_seconds_survive_the_file_bit_for_bit(times):
     spans = tuple(Span(rank, "compute", f"0F{i}", a, a + b) for i, (rank, a, b) in enumerate(times))
-    chrome = json.loads(json.dumps(trace.to_chrome(Trace("measured", spans))))
+    chrome = json.loads(json.dumps(trace.to_chrome(Trace("measured", as_columns(spans)))))
     kept = [(e["args"]["start"], e["args"]["end"]) for e in chrome["traceEvents"] if e["ph"] == "X"]
     assert kept == [(s.start, s.end) for s in spans]
 
@@ -98,7 +99,9 @@ def test_each_of_several_messages_on_one_edge_has_an_arrow_of_its_own():
         for m in range(3)
         for where, stage, kind in (((0, "send"), 0, "SEND"), ((1, "receive"), 1, "RECV"))
     ]
-    flows = [event for event in trace.to_chrome(Trace("predicted", tuple(spans)))["traceEvents"] if event["ph"] in "sf"]
+    flows = [
+        event for event in trace.to_chrome(Trace("predicted", as_columns(spans)))["traceEvents"] if event["ph"] in "sf"
+    ]
     assert [(e["ph"], e["ts"]) for e in flows] == [
         (p, t) for m in range(3) for p, t in (("s", m * 1e6), ("f", m * 1e6 + 5e5))
     ]
@@ -107,6 +110,29 @@ def test_each_of_several_messages_on_one_edge_has_an_arrow_of_its_own():
 def test_chrome_counts_the_peak_memory_of_each_rank():
     counters = {e["pid"]: e["args"] for e in trace.to_chrome(TRACE)["traceEvents"] if e["ph"] == "C"}
     assert counters == TRACE.memory
+
+
+def test_spans_are_columns_of_which_each_is_a_view():
+    spans = as_columns(SPANS)
+    assert tuple(spans) == SPANS
+    assert tuple(spans[i] for i in range(len(spans))) == SPANS
+    assert spans[-1] == SPANS[-1]
+    assert tuple(spans[2:5]) == SPANS[2:5]
+    assert spans == as_columns(list(SPANS)) != as_columns(SPANS[1:])
+
+
+def test_chrome_counts_memory_over_time_where_it_is_known():
+    ranks, times, names = np.array([0, 0, 1]), np.array([0.5, 2.0, 1.0]), ("activations",)
+    held = Changes(ranks, times, np.zeros(3, int), np.array([9, 4, 3]), names)
+    both = Trace("predicted", as_columns(SPANS), {0: {"parameters": 7, "activations": 9}, 1: {"parameters": 8}}, held)
+    counted = [(e["pid"], e["ts"], e["args"]) for e in trace.to_chrome(both)["traceEvents"] if e["ph"] == "C"]
+    assert counted == [
+        (0, 0, {"parameters": 7, "activations": 0}),
+        (0, 0.5e6, {"parameters": 7, "activations": 9}),
+        (0, 2e6, {"parameters": 7, "activations": 4}),
+        (1, 0, {"parameters": 8}),
+        (1, 1e6, {"parameters": 8, "activations": 3}),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,9 @@ class _Shown:
     @property
     def messages(self) -> int:
         """Sends of all ranks."""
-        return sum(action.kind.startswith("SEND") for action in self.full.actions)
+        from headway.schedule.action import Kind
+
+        return self.full.num(Kind.SEND_F, Kind.SEND_B)
 
 
 @click.command(epilog=f"Families: {', '.join(FAMILIES)}. What each does: docs/schedules.md.")
@@ -139,12 +141,12 @@ def _times(text: str) -> "Mapping[Kind, float]":
 
 def _shown(name: str, sizes: _Sizes, weights: "Mapping[Kind, float] | None") -> _Shown:
     from headway.schedule import passes
+    from headway.schedule.action import Kind
     from headway.schedule.check import check
     from headway.sim import unit_time
 
     bare = check(_read(Path(name)) if name.endswith(".csv") else _build(name, sizes))
-    has_messages = any(action.kind.startswith("SEND") for action in bare.actions)
-    full = bare if has_messages else check(passes.add_messages(bare))
+    full = bare if bare.num(Kind.SEND_F, Kind.SEND_B) else check(passes.add_messages(bare))
     return _Shown(bare, full, unit_time.play(bare, weights or unit_time.WEIGHTS))
 
 
@@ -241,17 +243,15 @@ def _facts(shown: _Shown) -> list[tuple[str, str]]:
     played, bubble = shown.played, shown.played.trace.bubble()
     held = "forwards of a chunk" if shown.chunks > 1 else "forwards"
     sends = f"{shown.messages} between the {shown.bare.num_ranks} ranks" if shown.messages else "none"
-    kinds = [action.kind for row in shown.bare.rows for action in row]
     found = [
         ("step time", f"{played.step_time:g} (ideal: {played.step_time / (1 + bubble):g})"),
         ("bubble", f"{bubble:.1%} of the ideal time"),
         ("peak in flight", f"{_per_rank(played.peak_in_flight)}: {held} waiting for their backward"),
         ("messages", sends),
     ]
-    if Kind.USE in kinds:
+    if Kind.USE in shown.bare.kinds:
         found.append(("weight versions", _per_rank([weight_versions(row) for row in shown.bare.rows])))
-    if Kind.EVICT in kinds:
-        moved = kinds.count(Kind.EVICT)
+    if moved := shown.bare.num(Kind.EVICT):
         found.append(("evictions", f"{moved}, and {moved} back, between paired ranks"))
     return found
 

@@ -51,7 +51,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
     microbatches = _num_microbatches(job, parallel)
     num_stages = parallel.pipeline * parallel.chunks
     rows = _rows(job, parallel, microbatches)
-    evaluation = families.forward_only(parallel.pipeline, microbatches, parallel.chunks)
+    evaluation = families.forward_only(rows)
     each = blocks(model)
     costs = [
         cost(model, b, batch=job.train.microbatch, sequence=job.data.sequence_length, dtype=job.train.precision).flops
@@ -95,7 +95,7 @@ def _rows(job: Job, parallel: Parallel, microbatches: int) -> Schedule:
 
 
 def _refuse_what_the_trainer_does_not_play(rows: Schedule) -> None:
-    others = {a.kind for row in rows.rows for a in row} - {Kind.FORWARD, Kind.BACKWARD}
+    others = rows.kinds - {Kind.FORWARD, Kind.BACKWARD}
     if others:
         raise PlanError(
             f"parallel.schedule {rows.name} has {' and '.join(sorted(others))} in its rows, which is not trained yet; "

@@ -146,7 +146,7 @@ def _sum(plan: Plan, members: Iterable[Block]) -> Cost:
 
 
 def _has(program: Program, action: Action, kind: Kind) -> bool:
-    return Action(kind, action.stage, action.microbatch) in program.schedule.actions
+    return Action(kind, action.stage, action.microbatch) in program.schedule
 
 
 def _stage(action: Action) -> int:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+
 from headway.report import palette
-from headway.schedule import operation
 from headway.schedule.action import COMPUTE as BLOCKS
 from headway.schedule.action import Action, Kind
 from headway.trace import COMPUTE, Trace
@@ -159,12 +160,15 @@ def legend(scale: Scale, *, steps: bool = False) -> Line:
 
 def _rows(trace: Trace) -> dict[int, list[_Block]]:
     """Rank → blocks of its compute lane, from the trace's start on; the parts of one action are one block."""
-    begin = min((span.start for span in trace.spans), default=0.0)
-    tiny = 1e-6 * trace.makespan
+    spans = trace.spans
+    begin, tiny = spans.starts.min(initial=np.inf), 1e-6 * trace.makespan
+    order = np.lexsort((spans.ends, spans.starts, spans.ranks))
+    spans = spans[order[spans.in_lane(COMPUTE)[order]]]
     found: dict[int, list[_Block]] = {}
-    for span in sorted((s for s in trace.spans if s.lane == COMPUTE), key=lambda s: (s.rank, s.start, s.end)):
-        row = found.setdefault(span.rank, [])
-        block = _Block(operation.parse(span.operation).action, span.start - begin, span.end - begin)
+    columns = (spans.ranks, spans.starts - begin, spans.ends - begin)
+    for operation, rank, start, end in zip(spans.operations, *(each.tolist() for each in columns), strict=True):
+        row = found.setdefault(rank, [])
+        block = _Block(operation.action, start, end)
         if row and row[-1].action == block.action and block.start <= row[-1].end + tiny:
             row[-1] = _Block(block.action, row[-1].start, block.end)
         else:

@@ -3,8 +3,12 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, overload
 
 from headway.errors import ScheduleError
+
+if TYPE_CHECKING:
+    from headway.schedule.row import Column
 
 
 class Kind(StrEnum):
@@ -35,6 +39,10 @@ _OF_A_STAGE = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD})
 _OF_A_RANK = frozenset({Kind.BEGIN, Kind.STEP})
 _TEXT = re.compile(rf"(\d+)?({'|'.join(sorted(Kind, key=len, reverse=True))})(\d+)?")
 
+KINDS: tuple[Kind, ...] = tuple(Kind)
+NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+KIND_BITS, STAGE_BITS, MICROBATCH_BITS = 5, 20, 38  # of the 63 of an action's number
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -47,6 +55,45 @@ class Action:
     def __str__(self) -> str:
         stage = "" if self.stage is None else self.stage
         return f"{stage}{self.kind}{'' if self.microbatch is None else self.microbatch}"
+
+    @property
+    def code(self) -> int:
+        """The whole action as one number; `from_code` reads it back."""
+        stage, microbatch = (-1 if n is None else n for n in (self.stage, self.microbatch))
+        return pack(NUMBERS[self.kind], stage, microbatch)
+
+
+@overload
+def pack(kind: int, stage: int, microbatch: int) -> int: ...
+@overload
+def pack(kind: "int | Column", stage: "Column", microbatch: "Column") -> "Column": ...
+def pack(kind: "int | Column", stage: "int | Column", microbatch: "int | Column") -> "int | Column":
+    """Numbers of kinds, stages and micro-batches (−1: none) as one number each; of ints or of arrays."""
+    return kind | (stage + 1) << KIND_BITS | (microbatch + 1) << (KIND_BITS + STAGE_BITS)
+
+
+@overload
+def unpack(code: int) -> tuple[int, int, int]: ...
+@overload
+def unpack(code: "Column") -> tuple["Column", "Column", "Column"]: ...
+def unpack(code: "int | Column") -> "tuple[int | Column, int | Column, int | Column]":
+    """Number of the kind, stage and micro-batch (−1: none) of codes: the inverse of `pack`.
+
+    >>> unpack(pack(3, 2, 70))
+    (3, 2, 70)
+    """
+    stage = (code >> KIND_BITS & (1 << STAGE_BITS) - 1) - 1
+    return code & (1 << KIND_BITS) - 1, stage, (code >> (KIND_BITS + STAGE_BITS)) - 1
+
+
+def from_code(code: int) -> Action:
+    """The action whose `code` is this.
+
+    >>> str(from_code(parse("2F0").code))
+    '2F0'
+    """
+    kind, stage, microbatch = unpack(code)
+    return Action(KINDS[kind], None if stage < 0 else stage, None if microbatch < 0 else microbatch)
 
 
 def parse(text: str) -> Action:
@@ -65,4 +112,10 @@ def parse(text: str) -> Action:
     if (action.microbatch is None) != (kind in _OF_A_RANK | _OF_A_STAGE):
         wants = "belongs to no single micro-batch" if action.microbatch is not None else "needs a micro-batch"
         raise ScheduleError(f"'{text}': {kind} {wants}.")
+    for what, number, bits in (
+        ("stage", action.stage, STAGE_BITS),
+        ("micro-batch", action.microbatch, MICROBATCH_BITS),
+    ):
+        if number is not None and number + 1 >> bits:
+            raise ScheduleError(f"'{text}': the number of a {what} is at most {2**bits - 2}.")
     return action

@@ -1,11 +1,13 @@
 """Families: each a function from sizes to the compute rows of a schedule."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from headway.errors import MicrobatchError, ScheduleError, nearest
-from headway.schedule.action import Action, Kind
-from headway.schedule.schedule import Row, Schedule
+from headway.schedule.action import NUMBERS, Action, Kind, pack
+from headway.schedule.row import Column, Row, row
+from headway.schedule.schedule import Schedule
 
 
 def build(family: str, *, pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
@@ -42,18 +44,15 @@ def interleaved(pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
     if m % p:
         problem = f"interleaved needs a multiple of the pipeline ranks: got {m} micro-batches for {p} ranks."
         raise MicrobatchError(problem, tuple(n for n in (m // p * p, (m // p + 1) * p) if n))
+    # every P micro-batches of one chunk, then the next chunk's; backwards with the chunks in reverse
+    base, chunk, index = (axis.ravel() for axis in np.meshgrid(range(0, m, p), range(v), range(p), indexing="ij"))
 
-    def row(rank: int) -> Row:
-        forward = [(chunk, base + i) for base in range(0, m, p) for chunk in range(v) for i in range(p)]
-        backward = [(v - 1 - chunk, index) for chunk, index in forward]
-        warmup = min(2 * (p - rank - 1) + (v - 1) * p, m * v)
-        return _weave(
-            [Action(Kind.FORWARD, chunk * p + rank, index) for chunk, index in forward],
-            [Action(Kind.BACKWARD, chunk * p + rank, index) for chunk, index in backward],
-            warmup,
-        )
+    def of(rank: int) -> Row:
+        forward = _codes(Kind.FORWARD, chunk * p + rank, base + index)
+        backward = _codes(Kind.BACKWARD, (v - 1 - chunk) * p + rank, base + index)
+        return _weave(forward, backward, warmup=min(2 * (p - rank - 1) + (v - 1) * p, m * v))
 
-    return _rows("interleaved", p, row)
+    return _rows("interleaved", p, of)
 
 
 def zb_h1(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
@@ -76,7 +75,7 @@ def zb_v(pipeline: int, microbatches: int, _chunks: int = 2) -> Schedule:
     p = pipeline
     long = max(microbatches, 2 * p - 1)  # fewer micro-batches are a longer schedule with the later ones left out
 
-    def row(rank: int) -> Row:
+    def of(rank: int) -> Row:
         down, up = rank, 2 * p - 1 - rank  # the rank's stage on either arm of the V
         full_down = [(kind, down) for kind in (Kind.FORWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD)]
         full_up = [(kind, up) for kind in (Kind.FORWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD)]
@@ -89,7 +88,7 @@ def zb_v(pipeline: int, microbatches: int, _chunks: int = 2) -> Schedule:
         turns += [(Kind.WEIGHT_BACKWARD, up)] * rank + [(Kind.WEIGHT_BACKWARD, down)] * rank
         return _numbered(turns, microbatches)
 
-    return _rows("zb-v", p, row)
+    return _rows("zb-v", p, of)
 
 
 def pipedream(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
@@ -98,8 +97,24 @@ def pipedream(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
     `USE` names the weight version: a forward takes the stage's newest, the backward of its micro-batch the same one,
     stashed. Version v is the one after v backwards of the stage.
     """
+
+    def newest(plain: Row) -> Column:
+        backward = plain.of(Kind.BACKWARD)
+        return (np.cumsum(backward) - backward)[plain.of(Kind.FORWARD)]
+
     rows = one_forward_one_backward(pipeline, microbatches).rows
-    return Schedule("pipedream", tuple(map(_stashing, rows)))
+    return Schedule("pipedream", tuple(_stashing(plain, newest(plain)) for plain in rows))
+
+
+def pipedream_2bw(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
+    """PipeDream with a new version only every P micro-batches: two are kept (Narayanan et al. 2021, 2BW, §3.1).
+
+    Batch b, of P micro-batches, computes with version b − 1 on every stage: W(b+1) = W(b) − ν∇f(W(b−1)). Fewer
+    micro-batches a batch would need a third version, since the first stage has P of them in flight.
+    """
+    versions = np.maximum(np.arange(microbatches) // pipeline - 1, 0)
+    rows = one_forward_one_backward(pipeline, microbatches).rows
+    return Schedule("pipedream-2bw", tuple(_stashing(plain, versions) for plain in rows))
 
 
 def bpipe(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
@@ -109,18 +124,23 @@ def bpipe(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
     away, and its partner at most r + 1 of its own. What is evicted is what is needed last, the newest.
     """
     rows = one_forward_one_backward(pipeline, microbatches).rows
-    return Schedule("bpipe", tuple(_evicting(row, (pipeline + 3) // 2) for row in rows))
+    return Schedule("bpipe", tuple(_evicting(plain, (pipeline + 3) // 2) for plain in rows))
 
 
-def forward_only(pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
-    """Evaluation: every micro-batch forward through every stage, in interleaved order; no backward."""
-    p, m, v = pipeline, microbatches, chunks
+def forward_only(schedule: Schedule) -> Schedule:
+    """Evaluation: every micro-batch forward through every stage, each on its rank; no backward.
 
-    def row(rank: int) -> Row:
-        groups = [range(base, min(base + p, m)) for base in range(0, m, p)]
-        return tuple(Action(Kind.FORWARD, c * p + rank, i) for group in groups for c in range(v) for i in group)
+    P micro-batches go through a stage before the rank takes them through its next, as in an interleaved schedule. All
+    ranks follow one order (group, stage, micro-batch), in which what is needed comes first: they cannot deadlock.
+    """
+    p, m = schedule.num_ranks, schedule.num_microbatches
+    groups = [range(base, min(base + p, m)) for base in range(0, m, p)]
 
-    return _rows("forward-only", p, row)
+    def of(rank: int) -> Row:
+        stages = schedule.stages(rank)
+        return row(Action(Kind.FORWARD, stage, i) for group in groups for stage in stages for i in group)
+
+    return _rows("forward-only", p, of)
 
 
 FAMILIES: dict[str, Callable[[int, int, int], Schedule]] = {
@@ -131,26 +151,32 @@ FAMILIES: dict[str, Callable[[int, int, int], Schedule]] = {
     "zb-h2": zb_h2,
     "zb-v": zb_v,
     "pipedream": pipedream,
+    "pipedream-2bw": pipedream_2bw,
     "bpipe": bpipe,
 }
 # stages a rank of the families that leave no choice
 CHUNKS = {name: 2 if name == "zb-v" else 1 for name in FAMILIES if name != "interleaved"}
 
 
-def _rows(name: str, pipeline: int, row: Callable[[int], Row]) -> Schedule:
-    return Schedule(name, tuple(row(rank) for rank in range(pipeline)))
+def _rows(name: str, pipeline: int, of: Callable[[int], Row]) -> Schedule:
+    return Schedule(name, tuple(of(rank) for rank in range(pipeline)))
+
+
+def _codes(kind: Kind, stages: Column, microbatches: Column) -> Column:
+    return pack(NUMBERS[kind], stages, microbatches)
 
 
 def _one_stage(stage: int, microbatches: int, warmup: int) -> Row:
-    forward = [Action(Kind.FORWARD, stage, index) for index in range(microbatches)]
-    backward = [Action(Kind.BACKWARD, stage, index) for index in range(microbatches)]
+    stages, every = np.full(microbatches, stage), np.arange(microbatches)
+    forward, backward = (_codes(kind, stages, every) for kind in (Kind.FORWARD, Kind.BACKWARD))
     return _weave(forward, backward, min(warmup, microbatches))
 
 
-def _weave(forward: list[Action], backward: list[Action], warmup: int) -> Row:
+def _weave(forward: Column, backward: Column, warmup: int) -> Row:
     """`warmup` forwards, then one forward and one backward in turn, then the backwards that are left."""
-    steady = [a for pair in zip(forward[warmup:], backward, strict=False) for a in pair]
-    return (*forward[:warmup], *steady, *backward[len(forward) - warmup :])
+    steady = len(forward) - warmup
+    turns = np.stack([forward[warmup:], backward[:steady]], axis=1).ravel()
+    return Row(np.concatenate([forward[:warmup], turns, backward[steady:]]))
 
 
 def _split(stage: int, microbatches: int, *, warmup: int, delay: int) -> Row:
@@ -162,25 +188,31 @@ def _split(stage: int, microbatches: int, *, warmup: int, delay: int) -> Row:
     return _numbered([*turns, *[weigh] * delay], microbatches)
 
 
-def _stashing(row: Row) -> Row:
-    """The row with a USE wherever the weight version changes."""
-    version: dict[int | None, int] = {}  # of each micro-batch, from its forward on
-    done, now = 0, -1
-    new: list[Action] = []
-    for action in row:
-        wanted = version.setdefault(action.microbatch, done)
-        if wanted != now:
-            new.append(Action(Kind.USE, action.stage, wanted))
-        new.append(action)
-        now, done = wanted, done + (action.kind is Kind.BACKWARD)
-    return tuple(new)
+def _numbered(turns: Sequence[tuple[Kind, int]], microbatches: int) -> Row:
+    """Turns of (kind, stage) as actions: the n-th of each takes micro-batch n; those past the last are left out."""
+    kinds, stages = np.array([NUMBERS[kind] for kind, _ in turns]), np.array([stage for _, stage in turns])
+    alike = pack(kinds, stages, np.zeros_like(kinds))
+    order = np.argsort(alike, kind="stable")
+    first = np.searchsorted(alike[order], alike)  # where the like of each turn begin among the ordered ones
+    nth = np.empty_like(order)
+    nth[order] = np.arange(len(turns))
+    nth -= first
+    return Row(pack(kinds, stages, nth)[nth < microbatches])
 
 
-def _evicting(row: Row, most: int) -> Row:
+def _stashing(plain: Row, versions: Column) -> Row:
+    """The row with a USE wherever the weight version changes; `versions`: [M], that of each micro-batch."""
+    wanted = versions[plain.microbatches]
+    changes = np.flatnonzero(np.diff(wanted, prepend=-1))
+    uses = _codes(Kind.USE, plain.stages[changes], wanted[changes])
+    return Row(np.insert(plain.codes, changes, uses))
+
+
+def _evicting(plain: Row, most: int) -> Row:
     """The row with an EVICT of the newest activations wherever there would be more than `most`."""
     here: list[int | None] = []  # micro-batches whose activations are on the rank, the oldest first
     new: list[Action] = []
-    for action in row:
+    for action in plain:
         index = action.microbatch
         takes = action.kind is Kind.FORWARD or index not in here
         if takes and len(here) == most:
@@ -192,15 +224,4 @@ def _evicting(row: Row, most: int) -> Row:
             here.append(index)
         elif not takes:
             here.remove(index)
-    return tuple(new)
-
-
-def _numbered(turns: Iterable[tuple[Kind, int]], microbatches: int) -> Row:
-    """Turns of (kind, stage) as actions: the n-th of each takes micro-batch n; those past the last are left out."""
-    seen: Counter[tuple[Kind, int]] = Counter()
-    row = []
-    for kind, stage in turns:
-        if seen[kind, stage] < microbatches:
-            row.append(Action(kind, stage, seen[kind, stage]))
-        seen[kind, stage] += 1
-    return tuple(row)
+    return row(new)

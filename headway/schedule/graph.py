@@ -1,147 +1,211 @@
 """The program of all ranks as a graph of integers: what both the check and the engine walk."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from headway.schedule.needs import is_message, meeting, needs
-from headway.schedule.operation import Lane, Operation, Program
+import numpy as np
+
+from headway.schedule.needs import MESSAGES, meetings, needs
+from headway.schedule.operation import LANES, Lane, Operations, Program
+from headway.schedule.row import Column, Flags, Times, among
+
+_COMPUTE = LANES.index(Lane.COMPUTE)
+SHOWN = 3  # operations on either side of the next one, where a rank's stuck row is shown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class Lists:
+    """Rows of different lengths, one after another: row i is `flat[start[i]:start[i + 1]]`."""
+
+    flat: list[int]
+    start: list[int]
+
+    def __getitem__(self, i: int) -> list[int]:
+        return self.flat[self.start[i] : self.start[i + 1]]
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+
+@dataclass(frozen=True, eq=False)
 class Graph:
-    """Operations of all ranks, numbered rank by rank in row order.
+    """Operations of all ranks, numbered rank by rank in row order; those that can only run together are one event.
 
-    An operation may start when everything `before` it has ended: its needs, the one before it in its lane, and the
-    compute operation before it in its row (issue order counts). `meets` numbers the meeting that it belongs to (−1:
-    none); a meeting starts when all its `members` may start, and they end together.
+    `ranks`, `operations`, `lanes` (places in LANES): [n]; `source`: [n], the place of each among the program's.
+    `events`: [n], the number of the event that each is part of. An operation may start when everything before it has
+    ended: the pairs (`earlier`, `later`) are its needs, the one before it in its lane, and the compute operation before
+    it in its row (issue order counts). An event starts when all its operations may, and they end together.
     """
 
-    ranks: Sequence[int]
-    operations: Sequence[Operation]
-    lanes: Sequence[Lane]
-    before: Sequence[tuple[int, ...]]
-    after: Sequence[Sequence[int]]
-    meets: Sequence[int]
-    members: Sequence[Sequence[int]]
+    ranks: Column
+    source: Column
+    operations: Operations
+    lanes: Column
+    events: Column
+    earlier: Column
+    later: Column
 
-    def explain(self, done: Sequence[bool]) -> str:
-        """Every rank's next operation and what it waits for: the text of a deadlock."""
-        lines, seen = [], set()
-        for i, rank in enumerate(self.ranks):
-            if done[i] or rank in seen:
-                continue
-            seen.add(rank)
-            waits = [self._name(j) for j in self.before[i] if not done[j]]
-            waits += [f"{self._name(j)} to meet it" for j in self._partners(i) if not self._ready(j, done)]
-            lines.append(f"  rank {rank}: next {self.operations[i]}, waits for {' and '.join(waits) or 'nothing'}")
-        return "\n".join(lines)
+    def __len__(self) -> int:
+        return len(self.ranks)
 
-    def _name(self, i: int) -> str:
-        return f"{self.operations[i]} of rank {self.ranks[i]}"
+    @cached_property
+    def num_events(self) -> int:
+        """Events are numbered from 0 on."""
+        return 1 + int(self.events.max(initial=-1))
 
-    def _partners(self, i: int) -> list[int]:
-        return [j for j in self.members[self.meets[i]] if j != i] if self.meets[i] >= 0 else []
+    @cached_property
+    def waits(self) -> list[int]:
+        """How many pairs hold each event back."""
+        return list(map(int, np.bincount(self.events[self.later], minlength=self.num_events)))
 
-    def _ready(self, i: int, done: Sequence[bool]) -> bool:
-        return all(done[j] for j in self.before[i])
+    @cached_property
+    def after(self) -> Lists:
+        """The events that wait for each event."""
+        return _lists(self.events[self.earlier], self.events[self.later], self.num_events)
+
+    @cached_property
+    def members(self) -> Lists:
+        """The operations of each event."""
+        return _lists(self.events, np.arange(len(self)), self.num_events)
+
+    @cached_property
+    def before(self) -> Lists:
+        """What each operation waits for: operations."""
+        return _lists(self.later, self.earlier, len(self))
 
 
-def build(program: Program, *, replicas: int = 1, rendezvous: bool = True) -> Graph:
+def build(program: Program, *, replicas: int = 1) -> Graph:
     """The graph of `replicas` copies of each row: copy d of pipeline rank p is rank p·replicas + d.
 
-    Messages stay within a copy, collectives meet over all. Under `rendezvous` a send completes only with its receive
-    (gloo, NCCL); without, a send completes by itself and its receive needs it.
+    Messages stay within a copy, collectives meet over all. A send completes only with its receive (gloo, NCCL).
     """
-    base, total = [], 0
-    for row in program.rows:
-        base.append(total)
-        total += len(row) * replicas
-    before: list[tuple[int, ...]] = []
-    lanes: list[Lane] = []
-    keys: list[tuple[str, ...] | None] = []
-    for rank, row in enumerate(program.rows):
-        row_lanes = [program.lane(op) for op in row]
-        row_needs = [_places(program, rank, op, rendezvous=rendezvous) for op in row]
-        row_order = _in_row(row_lanes)
-        row_keys = [_key(op, rendezvous=rendezvous) for op in row]
-        for copy in range(replicas):
-            start = base[rank] + copy * len(row)
-            for op_lane, places, order, key in zip(row_lanes, row_needs, row_order, row_keys, strict=True):
-                needed = {base[r] + copy * len(program.rows[r]) + place for r, place in places}
-                before.append(tuple(needed | {start + place for place in order}))
-                lanes.append(op_lane)
-                keys.append((*key, str(copy)) if key and key[0] in "FB" else key)
-    after: list[list[int]] = [[] for _ in range(total)]
-    for i, earlier in enumerate(before):
-        for j in earlier:
-            after[j].append(i)
-    meets, members = _meetings(keys)
-    ranks = [r * replicas + d for r, row in enumerate(program.rows) for d in range(replicas) for _ in row]
-    operations = [op for row in program.rows for _ in range(replicas) for op in row]
-    return Graph(ranks, operations, lanes, before, after, meets, members)
+    every = program.operations
+    lengths = np.array([len(row) for row in program.rows])
+    first = np.cumsum(lengths) - lengths  # of each row, in the program
+    within = np.arange(len(every)) - first[program.ranks]
+    # [copies, operations]: the number in the graph of each operation of the program
+    copies = np.arange(replicas)[:, None]
+    numbers = (first * replicas + copies * lengths)[:, program.ranks] + within
+    needed, (before, behind) = needs(program), _in_row(program)
+    earlier, later = np.concatenate([needed.earlier, before]), np.concatenate([needed.later, behind])
+    source = np.empty(len(every) * replicas, np.int64)  # the operation of the program that each is a copy of
+    source[numbers] = np.arange(len(every))
+    copy = np.empty_like(source)
+    copy[numbers] = copies
+    return Graph(
+        ranks=program.ranks[source] * replicas + copy,
+        source=source,
+        operations=every[source],
+        lanes=program.lanes[source],
+        events=_events(every, source, copy, replicas),
+        earlier=numbers[:, earlier].ravel(),
+        later=numbers[:, later].ravel(),
+    )
 
 
-def walk(graph: Graph) -> list[bool]:
-    """Which operations can finish at all, whatever time they take."""
-    waiting = [len(needed) for needed in graph.before]
-    missing = [len(who) for who in graph.members]
-    done = [False] * len(waiting)
-    stack = [i for i, count in enumerate(waiting) if not count]
-    while stack:
-        i = stack.pop()
-        meets = graph.meets[i]
-        if meets >= 0:
-            missing[meets] -= 1
-            if missing[meets]:
-                continue
-        for each in graph.members[meets] if meets >= 0 else (i,):
-            done[each] = True
-            for j in graph.after[each]:
-                waiting[j] -= 1
-                if not waiting[j]:
-                    stack.append(j)
-    return done
+def walk(graph: Graph, seconds: Times) -> tuple[Times, Times]:
+    """[events] each: the earliest start and end of every event where nothing is shared; −1 if it can never start.
+
+    `seconds`: [events], how long each takes.
+    """
+    waiting, after, flat = list(graph.waits), graph.after.start, graph.after.flat
+    lasts, earliest, end = seconds.tolist(), [0.0] * len(waiting), [-1.0] * len(waiting)
+    ready = [event for event, count in enumerate(waiting) if not count]
+    while ready:
+        event = ready.pop()
+        finish = end[event] = earliest[event] + lasts[event]
+        for other in flat[after[event] : after[event + 1]]:
+            earliest[other] = max(earliest[other], finish)
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+    ends = np.array(end)
+    return np.where(ends < 0, -1.0, np.array(earliest)), ends
 
 
-def _places(program: Program, rank: int, op: Operation, *, rendezvous: bool) -> list[tuple[int, int]]:
-    """(pipeline rank, place in its row) of everything that `op` needs."""
-    if rendezvous and op.action.kind.startswith("RECV"):
-        return []  # it meets its send instead
-    ranks = program.schedule.ranks
-    found = []
-    for need in needs(program, rank, op):
-        owner = rank if need.action.stage is None else ranks[need.action.stage]
-        place = program.index[owner].get(need)
-        assert place is not None, f"{op} needs {need}, which no row has"
-        found.append((owner, place))
-    return found
+def explain(graph: Graph, done: Flags) -> str:
+    """The text of a deadlock: each rank's place in its row and what it waits for, then the circle of waiting."""
+    stuck: dict[int, int] = {}  # rank → its next operation
+    for i, rank in enumerate(graph.ranks.tolist()):
+        if not done[i]:
+            stuck.setdefault(rank, i)
+    pieces = {rank: _around(graph, i) for rank, i in stuck.items()}
+    widths = [max(len(each[side]) for each in pieces.values()) for side in range(3)]
+    label = max(len(f"rank {rank}") for rank in stuck)
+    lines = []
+    for rank, i in stuck.items():
+        past, now, future = pieces[rank]
+        place = f"{past:>{widths[0]}} [{now:^{widths[1]}}] {future:<{widths[2]}}"
+        waits = [_name(graph, j) for j in graph.before[i] if not done[j]]
+        waits += [f"{_name(graph, j)} to meet it" for j in _partners(graph, i) if not _may_start(graph, j, done)]
+        lines.append(f"  {f'rank {rank}':<{label}}  {place}  {graph.operations[i]} waits for {' and '.join(waits)}")
+    return "\n".join([*lines, f"  {_circle(graph, done)}"])
 
 
-def _in_row(lanes: Sequence[Lane]) -> list[tuple[int, ...]]:
-    """For each place of a row, the places of the one before it in its lane and of the compute operation before it."""
-    last: dict[Lane, int] = {}
-    found = []
-    for place, lane in enumerate(lanes):
-        found.append(tuple({last[which] for which in (lane, Lane.COMPUTE) if which in last}))
-        last[lane] = place
-    return found
+def _around(graph: Graph, i: int) -> tuple[str, str, str]:
+    """What is before operation `i` in its row, the operation, and what is behind it."""
+    row = np.flatnonzero(graph.ranks == graph.ranks[i])
+    at = int(np.searchsorted(row, i))
+    past, future = row[max(0, at - SHOWN) : at], row[at + 1 : at + 1 + SHOWN]
+    before, behind = (" ".join(str(graph.operations[int(j)]) for j in part) for part in (past, future))
+    return (
+        f"… {before}" if at > SHOWN else before,
+        str(graph.operations[i]),
+        f"{behind} …" if at + 1 + SHOWN < len(row) else behind,
+    )
 
 
-def _key(op: Operation, *, rendezvous: bool) -> tuple[str, ...] | None:
-    return None if is_message(op) and not rendezvous else meeting(op)
+def _circle(graph: Graph, done: Flags) -> str:
+    """The operations that wait for each other in a circle, from one that is in it."""
+    at = next(i for i, finished in enumerate(done) if not finished)
+    path: dict[int, None] = {}
+    while at not in path:
+        path[at] = None
+        # a partner that may not start, and else (issue order too) whatever is before and has not ended
+        held = [j for j in _partners(graph, at) if not _may_start(graph, j, done)]
+        at = next(iter([*(j for j in graph.before[at] if not done[j]), *held]))
+    order = list(path)
+    circle = order[order.index(at) :]
+    return "The circle: " + ", which waits for ".join(_name(graph, j) for j in [*circle, at]) + "."
 
 
-def _meetings(keys: Sequence[tuple[str, ...] | None]) -> tuple[list[int], list[list[int]]]:
-    numbers: dict[tuple[str, ...], int] = {}
-    members: list[list[int]] = []
-    meets = []
-    for i, key in enumerate(keys):
-        if key is None:
-            meets.append(-1)
-            continue
-        if key not in numbers:
-            numbers[key] = len(members)
-            members.append([])
-        meets.append(numbers[key])
-        members[numbers[key]].append(i)
-    return meets, members
+def _name(graph: Graph, i: int) -> str:
+    return f"{graph.operations[i]} of rank {graph.ranks[i]}"
+
+
+def _partners(graph: Graph, i: int) -> list[int]:
+    return [j for j in graph.members[graph.events[i]] if j != i]
+
+
+def _may_start(graph: Graph, i: int, done: Flags) -> bool:
+    return all(done[j] for j in graph.before[i])
+
+
+def _events(every: Operations, source: Column, copy: Column, replicas: int) -> Column:
+    """The event of each operation: its own, or that of all which share its meeting (of a message: in its copy)."""
+    keys = meetings(every)
+    _, meeting = np.unique(keys, return_inverse=True)
+    own = np.where(among(every.kinds, *MESSAGES)[source], copy, 0)
+    # −1, which meets nobody, is numbered as the operation itself, behind all meetings
+    known = np.where(
+        keys[source] < 0, (len(every) + np.arange(len(source))) * replicas, meeting[source] * replicas + own
+    )
+    return np.unique(known, return_inverse=True)[1]
+
+
+def _in_row(program: Program) -> tuple[Column, Column]:
+    """Pairs (before, behind): the operation before each in its lane, and the compute operation before it in its row."""
+    lanes, ranks, numbers = program.lanes, program.ranks, np.arange(len(program.lanes))
+    order = np.lexsort((numbers, lanes, ranks))
+    alike = (ranks[order][1:] == ranks[order][:-1]) & (lanes[order][1:] == lanes[order][:-1])
+    computing = lanes == _COMPUTE
+    last = np.maximum.accumulate(np.where(computing, numbers, -1))  # itself included, for the others
+    behind = np.flatnonzero(~computing & (last >= 0))
+    behind = behind[ranks[last[behind]] == ranks[behind]]
+    return np.concatenate([order[:-1][alike], last[behind]]), np.concatenate([order[1:][alike], behind])
+
+
+def _lists(keys: Column, values: Column, size: int) -> Lists:
+    """`values` grouped by their key, 0 … size − 1."""
+    start = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=size))])
+    return Lists(values[np.argsort(keys, kind="stable")].tolist(), start.tolist())

@@ -1,9 +1,10 @@
 """Passes: Schedule → Schedule, each adding one thing that the compute rows leave out."""
 
-from collections.abc import Iterator, Mapping
+import numpy as np
 
-from headway.schedule.action import COMPUTE, GIVES_INPUT_GRADIENT, Action, Kind
-from headway.schedule.schedule import Row, Schedule
+from headway.schedule.action import COMPUTE, GIVES_INPUT_GRADIENT, NUMBERS, Action, Kind, pack
+from headway.schedule.row import Column, Row, row
+from headway.schedule.schedule import Schedule
 
 _USERS = COMPUTE - {Kind.WEIGHT_BACKWARD}  # what may need a message: a W only needs its I
 
@@ -15,30 +16,31 @@ def add_messages(schedule: Schedule) -> Schedule:
     so that it is under way while the rank computes, at the price of one buffer. (Earlier still would cost memory.) What
     the same rank sent before is received before: another order than the sender's is a known cause of deadlock.
     """
-    arrivals = _arrivals(schedule)
+    sends = [_sends(schedule, plain) for plain in schedule.rows]
+    arrivals: list[list[Column]] = [
+        [] for _ in schedule.rows
+    ]  # of each rank, one column for each rank that sends to it
+    for _, sent, targets in sends:
+        for target in np.unique(targets):
+            arrivals[target].append(_receives(sent[targets == target]))
 
-    def with_messages(rank: int, row: Row) -> Row:
-        new: list[Action] = []
-        users = [a for a in row if a.kind in _USERS]
-        waiting = {source: dict.fromkeys(queue) for (source, target), queue in arrivals.items() if target == rank}
-        new += _posted(schedule, users[0], waiting) if users else ()
-        ahead = iter([*users[1:], None])
-        for action in row:
-            if action.kind in _USERS and (following := next(ahead)):
-                new += _posted(schedule, following, waiting)
-            new.append(action)
-            new += _sends(schedule, action)
-        return tuple(new)
+    def with_messages(rank: int) -> Row:
+        plain, (at, sent, _) = schedule.rows[rank], sends[rank]
+        codes = [*arrivals[rank], plain.codes, sent]
+        places = [*(_posted(plain, each) * 3 for each in arrivals[rank]), np.arange(len(plain)) * 3 + 1, at * 3 + 2]
+        return Row(np.concatenate(codes)[np.argsort(np.concatenate(places), kind="stable")])
 
-    return Schedule(schedule.name, tuple(with_messages(rank, row) for rank, row in enumerate(schedule.rows)))
+    return Schedule(schedule.name, tuple(with_messages(rank) for rank in range(schedule.num_ranks)))
 
 
 def add_reductions(schedule: Schedule, stages: frozenset[int]) -> Schedule:
     """`REDUCE_GRAD` after the last B or W of each of `stages`: those whose gradients other ranks share."""
-    last = {a for stage, a in schedule.final.items() if stage in stages}
+    last = [action.code for stage, action in schedule.final.items() if stage in stages]
 
-    def with_reductions(row: Row) -> Row:
-        return tuple(new for a in row for new in ((a, Action(Kind.REDUCE_GRAD, a.stage)) if a in last else (a,)))
+    def with_reductions(plain: Row) -> Row:
+        places = np.flatnonzero(np.isin(plain.codes, last))
+        reductions = [Action(Kind.REDUCE_GRAD, int(stage)).code for stage in plain.stages[places]]
+        return Row(np.insert(plain.codes, places + 1, reductions))
 
     return Schedule(schedule.name, tuple(map(with_reductions, schedule.rows)))
 
@@ -46,47 +48,47 @@ def add_reductions(schedule: Schedule, stages: frozenset[int]) -> Schedule:
 def add_steps(schedule: Schedule) -> Schedule:
     """`STEP` at the end of each row, and `BEGIN` at the start of the one with the last stage, whose loss needs it."""
     last = schedule.ranks[schedule.num_stages - 1]
-    begin, step = (Action(Kind.BEGIN),), (Action(Kind.STEP),)
-    rows = (((*begin, *row, *step) if rank == last else (*row, *step)) for rank, row in enumerate(schedule.rows))
-    return Schedule(schedule.name, tuple(rows))
+    begin, step = (row([Action(kind)]).codes for kind in (Kind.BEGIN, Kind.STEP))
+    rows = [
+        [begin, each.codes, step] if rank == last else [each.codes, step] for rank, each in enumerate(schedule.rows)
+    ]
+    return Schedule(schedule.name, tuple(Row(np.concatenate(parts)) for parts in rows))
 
 
-def _arrivals(schedule: Schedule) -> dict[tuple[int, int], list[Action]]:
-    """(source rank, target rank) → the target's receives, in the order in which the source sends."""
-    found: dict[tuple[int, int], list[Action]] = {}
-    for source, row in enumerate(schedule.rows):
-        for send in (send for action in row for send in _sends(schedule, action)):
-            assert send.stage is not None
-            kind, stage = (Kind.RECV_F, send.stage + 1) if send.kind is Kind.SEND_F else (Kind.RECV_B, send.stage - 1)
-            found.setdefault((source, schedule.ranks[stage]), []).append(Action(kind, stage, send.microbatch))
-    return found
+def _sends(schedule: Schedule, plain: Row) -> tuple[Column, Column, Column]:
+    """What a row sends: the place of the action that makes it, the send's code, and the rank that it goes to."""
+    owner = np.full(max(schedule.ranks, default=0) + 3, -1)  # of stage −1 up to one past the last; −1: nobody's
+    owner[np.array(list(schedule.ranks), int) + 1] = list(schedule.ranks.values())
+    stages, forward = plain.stages, plain.of(Kind.FORWARD)
+    target = owner[stages + np.where(forward, 2, 0)]
+    at = np.flatnonzero((forward | plain.of(*GIVES_INPUT_GRADIENT)) & (target >= 0) & (target != owner[stages + 1]))
+    kinds = np.where(forward[at], NUMBERS[Kind.SEND_F], NUMBERS[Kind.SEND_B])
+    return at, pack(kinds, stages[at], plain.microbatches[at]), target[at]
 
 
-def _posted(schedule: Schedule, action: Action, waiting: Mapping[int, dict[Action, None]]) -> Iterator[Action]:
-    """The receive that a compute action needs, after those of earlier messages from the same rank."""
-    stage, index = action.stage, action.microbatch
-    assert stage is not None
-    if action.kind is Kind.FORWARD and _apart(schedule, stage - 1, stage):
-        receive, source = Action(Kind.RECV_F, stage, index), schedule.ranks[stage - 1]
-    elif action.kind in GIVES_INPUT_GRADIENT and _apart(schedule, stage, stage + 1):
-        receive, source = Action(Kind.RECV_B, stage, index), schedule.ranks[stage + 1]
-    else:
-        return
-    while receive in waiting[source]:
-        first = next(iter(waiting[source]))
-        del waiting[source][first]
-        yield first
+def _receives(sends: Column) -> Column:
+    """The receives that meet sends, in their order."""
+    sent = Row(sends)
+    forward = sent.of(Kind.SEND_F)
+    kinds = np.where(forward, NUMBERS[Kind.RECV_F], NUMBERS[Kind.RECV_B])
+    return pack(kinds, sent.stages + np.where(forward, 1, -1), sent.microbatches)
 
 
-def _sends(schedule: Schedule, action: Action) -> Row:
-    stage, index = action.stage, action.microbatch
-    if action.kind is Kind.FORWARD and stage is not None and _apart(schedule, stage, stage + 1):
-        return (Action(Kind.SEND_F, stage, index),)
-    if action.kind in GIVES_INPUT_GRADIENT and stage is not None and _apart(schedule, stage - 1, stage):
-        return (Action(Kind.SEND_B, stage, index),)
-    return ()
+def _posted(plain: Row, receives: Column) -> Column:
+    """The place in the row before which each receive is posted: that of the user ahead of its own; −1: before all.
 
-
-def _apart(schedule: Schedule, before: int, after: int) -> bool:
-    ranks = schedule.ranks
-    return before in ranks and after in ranks and ranks[before] != ranks[after]
+    No later than any receive behind it in `receives`, which are in the order of their sender.
+    """
+    users = np.flatnonzero(plain.of(*_USERS))
+    got = Row(receives)
+    needed = np.where(got.of(Kind.RECV_F), NUMBERS[Kind.FORWARD], NUMBERS[Kind.BACKWARD])
+    forward = plain.of(Kind.FORWARD)[users]
+    as_full = pack(
+        np.where(forward, NUMBERS[Kind.FORWARD], NUMBERS[Kind.BACKWARD]),  # an I needs what a B would
+        plain.stages[users],
+        plain.microbatches[users],
+    )
+    order = np.argsort(as_full, kind="stable")
+    user = order[np.searchsorted(as_full[order], pack(needed, got.stages, got.microbatches))]
+    ahead = np.where(user > 0, users[user - 1], -1)
+    return np.minimum.accumulate(ahead[::-1])[::-1]

@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from headway.errors import ScheduleError
 from headway.schedule import action as actions
-from headway.schedule.action import COMPUTE, GIVES_INPUT_GRADIENT, GIVES_WEIGHT_GRADIENT, Action, Kind
-
-Row = tuple[Action, ...]
+from headway.schedule.action import COMPUTE, GIVES_INPUT_GRADIENT, GIVES_WEIGHT_GRADIENT, Action, Kind, from_code
+from headway.schedule.row import Column, Flags, Row, row
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,35 @@ class Schedule:
     def __str__(self) -> str:
         return f"# {self.name}\n{to_csv(self)}"
 
+    def __contains__(self, action: Action) -> bool:
+        return action.code in self._codes
+
+    def has(self, codes: Column) -> Flags:
+        """[n]: which of the actions with these codes are in some row."""
+        places = np.searchsorted(self._ordered, codes)
+        found: Flags = self._ordered[np.minimum(places, len(self._ordered) - 1)] == codes
+        return found
+
     @property
     def num_ranks(self) -> int:
         """Pipeline ranks: the number of rows."""
         return len(self.rows)
 
     @cached_property
+    def codes(self) -> Column:
+        """`Action.code` of every action, row after row."""
+        return np.concatenate([each.codes for each in self.rows]) if self.rows else np.zeros(0, np.int64)
+
+    @cached_property
+    def kinds(self) -> frozenset[Kind]:
+        """Every kind of action that some row has."""
+        return frozenset(actions.KINDS[number] for number in np.unique(Row(self.codes).kinds))
+
+    @cached_property
     def ranks(self) -> dict[int, int]:
         """Stage → the pipeline rank that holds it, for every stage, in order."""
-        found = {a.stage: rank for rank, row in enumerate(self.rows) for a in row if a.stage is not None}
-        return dict(sorted(found.items()))
+        found = {int(stage): rank for rank, each in enumerate(self.rows) for stage in np.unique(each.stages)}
+        return {stage: found[stage] for stage in sorted(found) if stage >= 0}
 
     @property
     def num_stages(self) -> int:
@@ -40,61 +60,31 @@ class Schedule:
     @cached_property
     def num_microbatches(self) -> int:
         """Micro-batches that every stage sees."""
-        return 1 + max(
-            (a.microbatch for a in self.actions if a.kind in COMPUTE and a.microbatch is not None), default=-1
-        )
-
-    @cached_property
-    def actions(self) -> frozenset[Action]:
-        """All actions of stages, of all rows."""
-        return frozenset(a for row in self.rows for a in row if a.stage is not None)
-
-    @cached_property
-    def made(self) -> dict[tuple[int, Kind], tuple[int, ...]]:
-        """(stage, SEND_F or SEND_B) → micro-batches in the order in which the stage makes what such a send carries."""
-        found: dict[tuple[int, Kind], list[int]] = {}
-        for a in (a for row in self.rows for a in row):
-            send = Kind.SEND_F if a.kind is Kind.FORWARD else Kind.SEND_B
-            if a.kind is Kind.FORWARD or a.kind in GIVES_INPUT_GRADIENT:
-                assert a.stage is not None
-                assert a.microbatch is not None
-                found.setdefault((a.stage, send), []).append(a.microbatch)
-        return {key: tuple(value) for key, value in found.items()}
-
-    @cached_property
-    def place(self) -> dict[tuple[int, Kind, int], int]:
-        """(stage, SEND_F or SEND_B, micro-batch) → its place in `made`."""
-        return {(stage, send, m): i for (stage, send), ms in self.made.items() for i, m in enumerate(ms)}
+        every = Row(self.codes)
+        return 1 + int(every.microbatches[every.of(*COMPUTE)].max(initial=-1))
 
     @cached_property
     def final(self) -> dict[int, Action]:
         """Stage → the last action of its row that adds to the gradients of its weights: a B or a W."""
-        return {a.stage: a for row in self.rows for a in row if a.kind in GIVES_WEIGHT_GRADIENT and a.stage is not None}
+        found: dict[int, int] = {}
+        for each in self.rows:
+            last = np.flatnonzero(each.of(*GIVES_WEIGHT_GRADIENT))[::-1]
+            stages, first = np.unique(each.stages[last], return_index=True)
+            found |= zip(stages.tolist(), each.codes[last[first]].tolist(), strict=True)
+        return {stage: from_code(found[stage]) for stage in sorted(found)}
 
     @cached_property
     def trains(self) -> bool:
         """Whether there is any backward: a schedule without is an evaluation."""
-        return any(a.kind in GIVES_INPUT_GRADIENT | GIVES_WEIGHT_GRADIENT for row in self.rows for a in row)
+        return bool(self.kinds & (GIVES_INPUT_GRADIENT | GIVES_WEIGHT_GRADIENT))
 
-    @cached_property
-    def room(self) -> dict[Action, Action]:
-        """Forward → the last EVICT before it in its row, which must have made room for its activations."""
-        found, last = {}, None
-        for action in (a for row in self.rows for a in (None, *row)):
-            if action is None or action.kind is Kind.EVICT:
-                last = action
-            elif action.kind is Kind.FORWARD and last:
-                found[action] = last
-        return found
+    def num(self, *kinds: Kind) -> int:
+        """How many actions of some kinds the rows have."""
+        return int(np.count_nonzero(Row(self.codes).of(*kinds)))
 
     def partner(self, rank: int) -> int:
         """The rank that holds what `rank` evicts: the first with the last, the second with the last but one."""
         return self.num_ranks - 1 - rank
-
-    def backward(self, stage: int, microbatch: int | None) -> Action:
-        """What gives the gradient of a stage's input: its full backward, or its input-backward if that is split off."""
-        full = Action(Kind.BACKWARD, stage, microbatch)
-        return full if full in self.actions else Action(Kind.INPUT_BACKWARD, stage, microbatch)
 
     def stages(self, rank: int) -> tuple[int, ...]:
         """Stages that pipeline rank `rank` holds, in order."""
@@ -102,7 +92,16 @@ class Schedule:
 
     def compute(self, rank: int) -> Row:
         """The compute actions of a row."""
-        return tuple(a for a in self.rows[rank] if a.kind in COMPUTE)
+        return Row(self.rows[rank].codes[self.rows[rank].of(*COMPUTE)])
+
+    @cached_property
+    def _ordered(self) -> Column:
+        # np.isin would hash, and numpy 2.3 takes seconds to hash 10^5 numbers that are multiples of a power of two
+        return np.sort(self.codes)
+
+    @cached_property
+    def _codes(self) -> frozenset[int]:
+        return frozenset(self.codes.tolist())
 
 
 def parse(text: str) -> Schedule:
@@ -113,7 +112,7 @@ def parse(text: str) -> Schedule:
 
 def to_csv(schedule: Schedule) -> str:
     """torch's schedule CSV: one line a rank, comma-separated actions."""
-    return "".join(",".join(map(str, row)) + "\n" for row in schedule.rows)
+    return "".join(",".join(map(str, each)) + "\n" for each in schedule.rows)
 
 
 def from_csv(text: str, name: str = "csv") -> Schedule:
@@ -132,7 +131,7 @@ def from_csv(text: str, name: str = "csv") -> Schedule:
         text = re.sub(r"(\d+)B(W?)(\d+)", lambda found: f"{found[1]}{'B' if found[2] else 'I'}{found[3]}", text)
     for line, cells in enumerate(text.splitlines(), start=1):
         try:
-            rows.append(tuple(actions.parse(cell) for cell in cells.split(",") if cell.strip()))
+            rows.append(row(actions.parse(cell) for cell in cells.split(",") if cell.strip()))
         except ScheduleError as error:
             raise ScheduleError(f"line {line}: {error}") from None
     if not any(rows):

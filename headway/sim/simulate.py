@@ -1,18 +1,21 @@
 """A plan played against the clock: the predicted Trace of one training step or one evaluation batch."""
 
-from collections.abc import Sequence
+import numpy as np
 
 from headway.plan.memory import states
 from headway.plan.plan import Plan
 from headway.plan.work import Work, work
-from headway.schedule import graph
-from headway.schedule.action import Kind
-from headway.schedule.operation import Operation, Program
-from headway.sim import cost, engine
-from headway.trace import Span, Trace
-from headway.units import Bytes, Seconds
+from headway.schedule import graph as graphs
+from headway.schedule.action import pack
+from headway.schedule.graph import Graph
+from headway.schedule.operation import LANES, Lane, Program
+from headway.schedule.row import Column, Times
+from headway.sim import cost, engine, holding
+from headway.sim.engine import Shared
+from headway.trace import Spans, Trace
+from headway.units import Bytes
 
-Key = tuple[int | None, Kind, str]  # what tells operations of one rank apart, micro-batches being alike
+_COMPUTE = LANES.index(Lane.COMPUTE)
 
 
 def simulate(plan: Plan, program: Program | None = None) -> Trace:
@@ -21,69 +24,69 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     Data replicas that share nothing and have links alike do the same at the same time: then one is played for all.
     """
     program = program or plan.program
-    works = _works(plan, program)
-    prices = {
-        rank: {key: cost.seconds(each, plan.cluster, plan.train.precision) for key, each in keys.items()}
-        for rank, keys in works.items()
-    }
+    first, kinds = _kinds(program)
     replicas = plan.layout.size("data")
-    played = 1 if _alike(plan, prices) else replicas
-    rows = graph.build(program, replicas=played)
-    ranks = [plan.layout.rank({"pipeline": r // played, "data": r % played}) for r in rows.ranks]
-    keys = [_key(op) for op in rows.operations]
-    cores = engine.Cores(plan.cluster.node, plan.cluster.shared_cores) if plan.cluster.shared_cores else None
-    seconds = [prices[rank][key] for rank, key in zip(ranks, keys, strict=True)]
-    starts, ends = engine.play(rows, seconds, cores)
-    names, lanes = [str(op) for op in rows.operations], [str(lane) for lane in rows.lanes]
-    spans: list[Span] = []
-    peaks: dict[int, dict[str, Bytes]] = {}
-    for copy in range(replicas // played):
-        stride = plan.layout.rank({"data": copy})
-        own = [rank + stride for rank in ranks]
-        done = [works[rank][key] for rank, key in zip(own, keys, strict=True)]
-        spans += [
-            Span(rank, lane, name, Seconds(start), Seconds(end), each.edge, each.bytes)
-            for rank, lane, name, start, end, each in zip(own, lanes, names, starts, ends, done, strict=True)
-        ]
-        peaks |= _peaks(plan, own, done, starts, ends)
-    return Trace("predicted", tuple(spans), dict(sorted(peaks.items())))
+    works = [_works(plan, program, first, copy) for copy in range(replicas)]
+    prices = np.array([[cost.seconds(w, plan.cluster, plan.train.precision) for w in of_copy] for of_copy in works])
+    alike = not plan.cluster.shared_cores and bool(np.all(prices == prices[0]))
+    played = 1 if alike else replicas
+    graph = graphs.build(program, replicas=played)
+    # of each operation of the graph: its copy, its kind, and its rank in the layout
+    pipeline, copies = np.divmod(graph.ranks, played)
+    kinds = kinds[graph.source]
+    ranks = _ranks(plan)[copies, pipeline]
+    starts, ends = engine.play(graph, prices[copies, kinds], _cores(plan, graph, ranks))
+    # what was played once happened on every replica
+    again = replicas // played
+    ranks = np.concatenate([_ranks(plan)[copies + copy, pipeline] for copy in range(again)])
+    number = np.concatenate([(copies + copy) * len(first) + kinds for copy in range(again)])
+    times = np.tile(starts, again), np.tile(ends, again)
+    done = [each for of_copy in works for each in of_copy]
+    held = holding.over_time(done, number, ranks, *times)
+    peaks: dict[int, dict[str, Bytes]] = {rank: states(plan, rank) for rank in np.unique(ranks).tolist()}
+    for rank, kind, size in held.peaks():
+        peaks[rank][kind] = size
+    return Trace("predicted", _spans(graph, again, ranks, done, number, times), peaks, held)
 
 
-def _works(plan: Plan, program: Program) -> dict[int, dict[Key, Work]]:
-    """Rank → what each of its operations does."""
-    one_of_each = [{_key(op): op for op in row} for row in program.rows]
-    return {
-        rank: {
-            key: work(plan, program, rank, op) for key, op in one_of_each[plan.layout.coord(rank)["pipeline"]].items()
-        }
-        for rank in range(plan.layout.world)
-    }
+def _kinds(program: Program) -> tuple[Column, Column]:
+    """Operations of one row that differ in their micro-batch only are of one kind: they do the same.
+
+    [kinds]: the place of the first of each; [n]: the kind of every operation.
+    """
+    every = program.operations
+    alike = pack(every.kinds, every.stages, program.ranks * len(every.names) + every.parts)
+    _, first, kinds = np.unique(alike, return_index=True, return_inverse=True)
+    return first, kinds
 
 
-def _key(operation: Operation) -> Key:
-    return (operation.action.stage, operation.action.kind, operation.part)
+def _works(plan: Plan, program: Program, first: Column, copy: int) -> list[Work]:
+    """What each kind of operation does on data replica `copy`."""
+    ranks = _ranks(plan)[copy].tolist()
+    return [work(plan, program, ranks[program.ranks[place]], program.operations[int(place)]) for place in first]
 
 
-def _alike(plan: Plan, prices: dict[int, dict[Key, Seconds]]) -> bool:
-    """Whether all data replicas of each pipeline rank take the same time for everything, and share no cores."""
-    if plan.cluster.shared_cores:
-        return False
-    first = {plan.layout.coord(rank)["pipeline"]: own for rank, own in reversed(prices.items())}
-    return all(own == first[plan.layout.coord(rank)["pipeline"]] for rank, own in prices.items())
+def _ranks(plan: Plan) -> Column:
+    """[data, pipeline]: the rank there."""
+    sizes = plan.layout.size("data"), plan.layout.size("pipeline")
+    return np.array([[plan.layout.rank({"data": d, "pipeline": p}) for p in range(sizes[1])] for d in range(sizes[0])])
 
 
-def _peaks(
-    plan: Plan, ranks: Sequence[int], works: Sequence[Work], starts: Sequence[float], ends: Sequence[float]
-) -> dict[int, dict[str, Bytes]]:
-    """Rank → category → its peak bytes: states as held, the rest by what starts and ends in time order."""
-    changes = []
-    for i, (rank, each) in enumerate(zip(ranks, works, strict=True)):
-        # at one instant, what ends gives back before what starts takes
-        changes += [(ends[i], 0, i, rank, kind, -size) for kind, size in each.gives.items()]
-        changes += [(starts[i], 1, i, rank, kind, size) for kind, size in each.takes.items()]
-    peaks = {rank: states(plan, rank) for rank in set(ranks)}
-    held: dict[tuple[int, str], int] = {}
-    for _, _, _, rank, kind, change in sorted(changes):
-        now = held[rank, kind] = held.get((rank, kind), 0) + change
-        peaks[rank][kind] = Bytes(max(peaks[rank].get(kind, 0), now))
-    return peaks
+def _cores(plan: Plan, graph: Graph, ranks: Column) -> Shared | None:
+    """The cores of each node, which computing operations share; None where each device computes on its own."""
+    if not plan.cluster.shared_cores:
+        return None
+    nodes = np.array([plan.cluster.node(rank) for rank in range(plan.layout.world)])
+    return Shared(
+        np.where(graph.lanes == _COMPUTE, nodes[ranks], -1), np.full(nodes[-1] + 1, plan.cluster.shared_cores)
+    )
+
+
+def _spans(
+    graph: Graph, again: int, ranks: Column, done: list[Work], number: Column, times: tuple[Times, Times]
+) -> Spans:
+    names = tuple(dict.fromkeys(["", *(each.edge for each in done)]))
+    place = {name: i for i, name in enumerate(names)}
+    edges, sizes = np.array([place[each.edge] for each in done]), np.array([each.bytes for each in done])
+    every = np.tile(np.arange(len(graph)), again)
+    return Spans(ranks, graph.lanes[every], graph.operations[every], *times, edges[number], sizes[number], LANES, names)

@@ -1,16 +1,18 @@
 """A bare schedule played with given weights: step time, bubble and peak in flight, as the papers draw them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headway.schedule import graph
-from headway.schedule.action import GIVES_WEIGHT_GRADIENT, Action, Kind
+import numpy as np
+
+from headway.schedule import graph as graphs
+from headway.schedule.action import GIVES_WEIGHT_GRADIENT, KINDS, Kind
 from headway.schedule.graph import Graph
-from headway.schedule.operation import Lane, Program
+from headway.schedule.operation import LANES, Lane, Program
+from headway.schedule.row import Row, Times
 from headway.schedule.schedule import Schedule
 from headway.sim import engine
-from headway.trace import Span, Trace
-from headway.units import Seconds
+from headway.trace import Spans, Trace
 
 WEIGHTS: Mapping[Kind, float] = {
     Kind.FORWARD: 1.0,
@@ -35,60 +37,52 @@ class Played:
     @property
     def idle(self) -> tuple[float, ...]:
         """Last end − first start − busy of each rank: its idle time once it has begun and until it is done."""
-        spans: dict[int, list[Span]] = {rank: [] for rank in range(len(self.peak_in_flight))}
-        for span in self.trace.spans:
-            if span.lane == Lane.COMPUTE and span.seconds:
-                spans[span.rank].append(span)
-        return tuple(
-            max((s.end for s in row), default=0.0)
-            - min((s.start for s in row), default=0.0)
-            - sum(s.seconds for s in row)
-            for row in spans.values()
-        )
+        spans = self.trace.spans
+        spans = spans[np.flatnonzero(spans.in_lane(Lane.COMPUTE) & (spans.seconds > 0))]
+        found = []
+        for rank in range(len(self.peak_in_flight)):
+            mine = spans[np.flatnonzero(spans.ranks == rank)]
+            within = mine.ends.max(initial=0.0) - mine.starts.min(initial=np.inf) if len(mine) else 0.0
+            found.append(float(within - mine.seconds.sum()))
+        return tuple(found)
 
 
 def play(schedule: Schedule, weights: Mapping[Kind, float] = WEIGHTS) -> Played:
     """Play the compute rows on free links. With V stages a rank, each action takes 1/V of its weight."""
     chunks = max(len(schedule.stages(rank)) for rank in range(schedule.num_ranks))
-    rows = graph.build(Program(schedule))
-    seconds = [weights.get(op.action.kind, 0.0) / chunks for op in rows.operations]
-    starts, ends = engine.play(rows, seconds)
-    spans = tuple(
-        Span(rank, str(lane), str(op), Seconds(start), Seconds(end))
-        for rank, lane, op, start, end in zip(rows.ranks, rows.lanes, rows.operations, starts, ends, strict=True)
-    )
-    return Played(Trace("predicted", spans), _peaks(schedule, rows, starts, ends))
+    graph = graphs.build(Program(schedule))
+    of_kind = np.array([weights.get(kind, 0.0) / chunks for kind in KINDS])
+    starts, ends = engine.play(graph, of_kind[graph.operations.kinds])
+    nowhere = np.zeros(len(graph), np.int64)
+    spans = Spans(graph.ranks, graph.lanes, graph.operations, starts, ends, nowhere, nowhere, LANES, ("",))
+    return Played(Trace("predicted", spans), _peaks(schedule, graph, starts, ends))
 
 
-def peak_in_flight(row: tuple[Action, ...]) -> int:
+def peak_in_flight(row: Row) -> int:
     """The most forwards of a row whose B or W is still to come: what the rank keeps activations for."""
-    held = peak = 0
-    for action in row:
-        held += (action.kind is Kind.FORWARD) - (action.kind in GIVES_WEIGHT_GRADIENT)
-        peak = max(peak, held)
-    return peak
+    held = np.cumsum(row.of(Kind.FORWARD).astype(int) - row.of(*GIVES_WEIGHT_GRADIENT))
+    return int(held.max(initial=0))
 
 
-def weight_versions(row: tuple[Action, ...]) -> int:
+def weight_versions(row: Row) -> int:
     """The most weight versions of a row's stages that are kept at once, from their first use to their last."""
-    uses = [action for action in row if action.kind is Kind.USE]
-    last = {action: place for place, action in enumerate(uses)}
-    kept: set[Action] = set()
-    most = 0
-    for place, action in enumerate(uses):
-        kept.add(action)
-        most = max(most, len(kept))
-        if last[action] == place:  # what it names is used until the next USE
-            kept.remove(action)
-    return most
+    uses = row.codes[row.of(Kind.USE)]
+    # what a USE names is used until the next USE
+    _, first, which = np.unique(uses, return_index=True, return_inverse=True)
+    last = np.zeros(len(first), np.int64)
+    last[which] = np.arange(len(uses))
+    kept = np.zeros(len(uses) + 1, np.int64)
+    np.add.at(kept, first, 1)
+    np.add.at(kept, last + 1, -1)
+    return int(np.cumsum(kept).max(initial=0))
 
 
-def _peaks(schedule: Schedule, rows: Graph, starts: Sequence[float], ends: Sequence[float]) -> tuple[int, ...]:
+def _peaks(schedule: Schedule, graph: Graph, starts: Times, ends: Times) -> tuple[int, ...]:
     """The most activations on each rank: those of its own forwards, and those that its partner has evicted to it."""
-    if not any(action.kind is Kind.EVICT for action in schedule.actions):
+    if Kind.EVICT not in schedule.kinds:
         return tuple(peak_in_flight(schedule.compute(rank)) for rank in range(schedule.num_ranks))
     changes = []  # at one instant, what ends gives back before what starts takes
-    for rank, op, start, end in zip(rows.ranks, rows.operations, starts, ends, strict=True):
+    for rank, op, start, end in zip(graph.ranks.tolist(), graph.operations, starts, ends, strict=True):
         kind, partner = op.action.kind, schedule.partner(rank)
         takes = {Kind.FORWARD: rank, Kind.EVICT: partner, Kind.RESTORE: rank}
         gives = {Kind.EVICT: rank, Kind.RESTORE: partner} | dict.fromkeys(GIVES_WEIGHT_GRADIENT, rank)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.schedule.needs import needs
-from headway.schedule.operation import Lane, Operation, Program
+from headway.schedule.operation import LANES, Lane, Operation, Program
 from headway.trace import Span
 from headway.train.stage import Handle, Stage, perform
 from headway.units import Seconds
@@ -27,13 +27,18 @@ def instructions(program: Program, pipeline_rank: int) -> tuple[Instruction, ...
     What runs in the compute lane is finished when it returns; what a peer must finish first is what a receive waits
     for by itself. So only handles of this row are left to wait for.
     """
-    row, index = program.rows[pipeline_rank], program.index[pipeline_rank]
-    found = []
-    for operation in row:
-        needed = [need for need in needs(program, pipeline_rank, operation) if need in index]
-        waits = tuple(sorted(index[need] for need in needed if program.lane(need) is not Lane.COMPUTE))
-        found.append(Instruction(operation, str(operation), program.lane(operation), waits))
-    return tuple(found)
+    first = sum(map(len, program.rows[:pipeline_rank]))
+    row = range(first, first + len(program.rows[pipeline_rank]))
+    lanes = [LANES[number] for number in program.lanes.tolist()]
+    needed = needs(program)
+    waits: list[list[int]] = [[] for _ in row]
+    for later, earlier in zip(needed.later.tolist(), needed.earlier.tolist(), strict=True):
+        if later in row and earlier in row and lanes[earlier] is not Lane.COMPUTE:
+            waits[later - first].append(earlier - first)
+    return tuple(
+        Instruction(operation, str(operation), lanes[first + place], tuple(sorted(waits[place])))
+        for place, operation in enumerate(program.rows[pipeline_rank])
+    )
 
 
 def play(

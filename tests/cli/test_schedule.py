@@ -176,9 +176,10 @@ def test_an_old_torch_csv_with_bw_and_one_with_overlaps_are_read(capsys, tmp_pat
         ("0F0,0X0\n", "line 1: '0X0' is not an action"),
         ("0F0,0I0\n", "the first 0W0"),
         ("", "the schedule is empty"),
-        ("0F0,0F7000000000000000000\n", "missing"),
+        ("0F0,0F70000000000\n", "missing"),
+        ("0F0,0F7000000000000000000\n", "the number of a micro-batch is at most"),
     ],
-    ids=["cycle", "word", "half", "empty", "huge"],
+    ids=["cycle", "word", "half", "empty", "huge", "beyond"],
 )
 def test_a_broken_csv_is_one_message(text, said, capsys, tmp_path):
     (tmp_path / "mine.csv").write_text(text)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headway.report.compare import Row, compare, table
-from headway.trace import Span, Trace
+from headway.trace import Span, Trace, as_columns
 from headway.units import Bytes, Seconds
 
 MIB = 2**20
@@ -17,7 +17,7 @@ def a_trace(source="predicted", *, stretch=1.0, message=MIB, activations=8 * MIB
 
     computes = (Span(rank, "compute", "0F0", Seconds(0.0), Seconds(2.0 * stretch)) for rank in range(4))
     memory = {rank: {"parameters": Bytes(MIB), "activations": Bytes(activations - rank)} for rank in range(4)}
-    return Trace(source, (*computes, send(0, "0→2"), send(1, "1→3")), memory)
+    return Trace(source, as_columns([*computes, send(0, "0→2"), send(1, "1→3")]), memory)
 
 
 def rows_of(predicted, measured, step=2.2):
@@ -59,5 +59,5 @@ def test_a_trace_without_memory_is_compared_as_far_as_it_goes():
 
 @pytest.mark.parametrize("step", [0.0, 1.0])
 def test_empty_traces_compare_without_error(step):
-    empty = Trace("predicted", ())
+    empty = Trace("predicted", as_columns([]))
     assert table(compare(empty, empty, measured_step=Seconds(step))).row_count == 2

@@ -9,7 +9,7 @@ from headway.report.diagram import draw, fit
 from headway.schedule import families
 from headway.schedule.action import Action, Kind
 from headway.sim import unit_time
-from headway.trace import Span, Trace
+from headway.trace import Span, Trace, as_columns
 from headway.units import Seconds
 
 
@@ -119,9 +119,9 @@ def test_parts_of_one_backward_are_one_block_and_the_update_has_its_own_sign():
         return Span(0, "compute", operation, Seconds(start), Seconds(end))
 
     parts = (span("0B0/head", 1.0, 2.0), span("0B0/embedding", 2.0, 3.0))
-    trace = Trace("measured", (span("0F0", 0.0, 1.0), *parts, span("STEP/total", 3.0, 3.5)))
+    trace = Trace("measured", as_columns([span("0F0", 0.0, 1.0), *parts, span("STEP/total", 3.0, 3.5)]))
     assert drawn(trace, 21)[0] == "rank 0 0   [0     ]=="
 
 
 def test_an_empty_trace_draws_nothing():
-    assert drawn(Trace("measured", ()), 80) == []
+    assert drawn(Trace("measured", as_columns([])), 80) == []

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import ScheduleError
-from headway.schedule.action import Action, Kind, parse
+from headway.schedule.action import Action, Kind, from_code, parse
 
 _OF_A_STAGE = [Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD]
 _OF_A_RANK = [Kind.BEGIN, Kind.STEP]
@@ -41,6 +41,11 @@ def test_actions_are_spelled_as_torch_spells_them(text, action):
     assert parse(text) == action
 
 
+@given(_ACTIONS)
+def test_an_action_is_a_number_and_back(action):
+    assert from_code(action.code) == action
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -53,6 +58,7 @@ def test_actions_are_spelled_as_torch_spells_them(text, action):
         ("2F", "F needs a micro-batch"),
         ("2REDUCE_GRAD1", "REDUCE_GRAD belongs to no single micro-batch"),
         ("REDUCE_GRAD", "REDUCE_GRAD needs a stage"),
+        ("2000000F0", "the number of a stage is at most 1048574"),
         ("0STEP", "STEP belongs to no stage"),
         ("STEP0", "STEP belongs to no single micro-batch"),
     ],

@@ -5,12 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.errors import ScheduleError
 from headway.schedule import families, passes
 from headway.schedule.action import Kind
 from headway.schedule.check import check
-from headway.schedule.schedule import to_csv
+from headway.schedule.schedule import from_csv, to_csv
 
 EXPECTED = json.loads((Path(__file__).parent.parent / "golden" / "schedules_expected.json").read_text())
 MICROBATCHES = range(1, 17)
@@ -96,7 +98,7 @@ def test_bpipe_evicts_the_newest_activations_and_restores_them_for_their_backwar
 
 @pytest.mark.parametrize("pipeline", range(1, 9))
 def test_pipedream_and_bpipe_pass_the_check_for_all_sizes(pipeline):
-    for family in ("pipedream", "bpipe"):
+    for family in ("pipedream", "pipedream-2bw", "bpipe"):
         for m in (1, 2, 3, 7, 8, 15, 16):
             check(passes.add_messages(check(families.build(family, pipeline=pipeline, microbatches=m))))
 
@@ -115,7 +117,48 @@ def test_every_family_of_split_backwards_passes_the_check_for_all_sizes(pipeline
 
 
 def test_an_evaluation_takes_every_microbatch_forward_only():
-    assert to_csv(families.forward_only(2, 3, 2)) == "0F0,0F1,2F0,2F1,0F2,2F2\n1F0,1F1,3F0,3F1,1F2,3F2\n"
+    rows = from_csv(
+        "0F0,0F1,0F2,2F0,2F1,2F2,2B0,2B1,2B2,0B0,0B1,0B2\n1F0,1F1,1F2,3F0,3F1,3F2,3B0,3B1,3B2,1B0,1B1,1B2\n"
+    )
+    assert to_csv(families.forward_only(rows)) == "0F0,0F1,2F0,2F1,0F2,2F2\n1F0,1F1,3F0,3F1,1F2,3F2\n"
+
+
+def test_an_evaluation_of_a_v_goes_down_the_ranks_and_up_again():
+    rows = families.build("zb-v", pipeline=2, microbatches=3, chunks=2)
+    assert to_csv(families.forward_only(rows)) == "0F0,0F1,3F0,3F1,0F2,3F2\n1F0,1F1,2F0,2F1,1F2,2F2\n"
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(1, 9))
+def test_an_evaluation_can_finish_wherever_the_stages_lie(owners, microbatches):
+    names = sorted(set(owners))
+    rows = [
+        [f"{stage}F{i}" for stage in range(len(owners)) if owners[stage] == owner for i in range(microbatches)]
+        for owner in names
+    ]
+    placed = from_csv("".join(",".join(row) + "\n" for row in rows))
+    evaluation = check(passes.add_messages(check(families.forward_only(placed))))
+    assert evaluation.ranks == placed.ranks
+
+
+def test_pipedream_2bw_computes_a_batch_of_p_microbatches_with_the_version_before_the_last():
+    """Narayanan et al. 2021, 2BW, §3.1 and figure 2: W(b + 1) = W(b) − ν∇f(W(b − 1))."""
+    assert to_csv(families.build("pipedream-2bw", pipeline=2, microbatches=6)) == (
+        "0USE0,0F0,0F1,0B0,0F2,0B1,0F3,0B2,0USE1,0F4,0USE0,0B3,0USE1,0F5,0B4,0B5\n"
+        "1USE0,1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1USE1,1F4,1B4,1F5,1B5\n"
+    )
+
+
+@pytest.mark.parametrize("pipeline", range(1, 9))
+def test_no_batch_of_pipedream_2bw_uses_a_version_that_is_not_made_yet(pipeline):
+    """Version v needs the backwards of all micro-batches of batches before v."""
+    schedule = check(families.build("pipedream-2bw", pipeline=pipeline, microbatches=5 * pipeline))
+    check(passes.add_messages(schedule))
+    for row in schedule.rows:
+        done = 0
+        for action in row:
+            done += action.kind is Kind.BACKWARD
+            if action.kind is Kind.USE:
+                assert done >= pipeline * action.microbatch
 
 
 @pytest.mark.parametrize("pipeline", range(1, 9))
@@ -149,7 +192,13 @@ def test_every_family_passes_the_check_with_messages_for_all_sizes(pipeline):
 def test_an_evaluation_passes_the_check_with_messages(pipeline):
     for m in (1, 2, 5, 8, 16):
         for v in (1, 2, 4):
-            check(passes.add_messages(families.forward_only(pipeline, m, v)))
+            check(
+                passes.add_messages(
+                    families.forward_only(
+                        families.build("interleaved", pipeline=pipeline, microbatches=pipeline * m, chunks=v)
+                    )
+                )
+            )
 
 
 @pytest.mark.parametrize("key", EXPECTED)

@@ -3,8 +3,8 @@
 import pytest
 
 from headway.schedule import families, passes
-from headway.schedule.needs import meeting, needs
-from headway.schedule.operation import Lane, Parts, Program, parse
+from headway.schedule.needs import meetings, needs
+from headway.schedule.operation import Lane, Parts, Program
 from headway.schedule.schedule import from_csv
 
 PARTS = Parts(("a", "b"), (("a", "a", Lane.REDUCE), ("b", "b", Lane.REDUCE)))
@@ -13,7 +13,17 @@ FULL = passes.add_steps(passes.add_reductions(passes.add_messages(BARE), frozens
 
 
 def _needs(schedule, rank, text, parts=()):
-    return [str(op) for op in needs(Program(schedule, parts), rank, parse(text))]
+    program = Program(schedule, parts)
+    every = [str(op) for op in program.operations]
+    place = next(i for i, op in enumerate(every) if op == text and program.ranks[i] == rank)
+    return [every[i] for i in needs(program).of(place)]
+
+
+def _keys(schedule, parts=()):
+    """Rank and operation → the key of its meeting."""
+    program = Program(schedule, parts)
+    ranks, keys = program.ranks.tolist(), meetings(program.operations).tolist()
+    return {(rank, str(op)): key for rank, op, key in zip(ranks, program.operations, keys, strict=True)}
 
 
 @pytest.mark.parametrize(
@@ -40,9 +50,8 @@ def test_without_messages_a_stage_needs_its_neighbour(rank, operation, expected)
         (1, "1B2", ["1F2", "1RECV_B2", "1SEND_B0"]),
         (2, "2B0", ["2F0", "BEGIN"]),
         (1, "1SEND_F2", ["1F2"]),
-        (1, "1RECV_F2", ["0SEND_F2"]),
+        (1, "1RECV_F2", []),  # it meets its send
         (1, "1SEND_B2", ["1B2"]),
-        (1, "1RECV_B2", ["2SEND_B2"]),
         (2, "BEGIN", []),
     ],
 )
@@ -97,7 +106,6 @@ def test_an_input_backward_needs_what_a_full_one_would_and_a_weight_backward_onl
     [
         (1, "1SEND_B1", ["1I1"]),
         (1, "1SEND_B2", ["1B2"]),
-        (0, "0RECV_B1", ["1SEND_B1"]),
         (0, "0W2/b", ["0I2"]),
         (0, "0W2/a", ["0W2/b"]),
         (0, "0REDUCE_GRAD/b", ["0W2/b"]),
@@ -128,31 +136,34 @@ def test_without_messages_an_expanded_backward_needs_the_last_unit_of_the_stage_
     assert _needs(schedule, 0, "0B0/b", (PARTS, PARTS)) == ["0F0", "1B0/a"]
 
 
-def test_everything_that_is_needed_is_in_a_row():
-    program = Program(FULL, (PARTS,) * 3)
-    every = {op for row in program.rows for op in row}
-    for rank, row in enumerate(program.rows):
-        for op in row:
-            assert set(needs(program, rank, op)) <= every
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [("0SEND_F3", "1RECV_F3"), ("2SEND_B3", "1RECV_B3"), ("2REDUCE_GRAD/a", "2REDUCE_GRAD/a")]
-)
-def test_a_send_meets_its_receive_and_a_collective_its_members(one, other):
-    assert meeting(parse(one)) == meeting(parse(other)) is not None
+def test_a_send_meets_its_receive_and_a_collective_its_members():
+    shared = Parts(("a", "b"), (("a", "a", Lane.REDUCE), ("tied", "a", Lane.SHARED)))
+    keys = _keys(FULL, (shared, PARTS, shared))
+    for one, other in [
+        ((0, "0SEND_F3"), (1, "1RECV_F3")),
+        ((2, "2SEND_B3"), (1, "1RECV_B3")),
+        ((0, "0REDUCE_GRAD/tied"), (2, "2REDUCE_GRAD/tied")),
+        ((0, "STEP/total"), (2, "STEP/total")),
+    ]:
+        assert keys[one] == keys[other] != -1
 
 
 def test_meetings_of_different_things_have_different_keys():
-    texts = ["0SEND_F3", "0SEND_F2", "1SEND_F3", "1SEND_B3", "2SEND_B3", "0REDUCE_GRAD/a", "0REDUCE_GRAD/b"]
-    keys = [meeting(parse(text)) for text in [*texts, "BEGIN", "STEP/total"]]
-    assert None not in keys
-    assert len(set(keys)) == len(keys)
+    texts = ["0SEND_F3", "0SEND_F2", "1SEND_F3", "1SEND_B3", "2SEND_B3", "1REDUCE_GRAD/a", "1REDUCE_GRAD/b"]
+    keys = {text: key for (_, text), key in _keys(FULL, (PARTS,) * 3).items()}
+    found = [keys[text] for text in [*texts, "BEGIN", "STEP/total"]]
+    assert -1 not in found
+    assert len(set(found)) == len(found)
 
 
-@pytest.mark.parametrize("text", ["0F0", "0B0", "0B0/a", "STEP/update"])
-def test_computing_meets_nobody(text):
-    assert meeting(parse(text)) is None
+def test_without_units_each_stage_reduces_apart():
+    keys = _keys(FULL)
+    assert len({keys[stage, f"{stage}REDUCE_GRAD"] for stage in range(3)}) == 3
+
+
+def test_computing_meets_nobody():
+    keys = _keys(FULL, (PARTS,) * 3)
+    assert {keys[0, "0F0"], keys[0, "0B0"], keys[0, "0B3/a"], keys[0, "STEP/update"]} == {-1}
 
 
 def test_stages_on_one_rank_exchange_no_messages():

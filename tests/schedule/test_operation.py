@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.schedule import families, passes
-from headway.schedule.action import Action, Kind
-from headway.schedule.operation import Lane, Operation, Parts, Program, parse
+from headway.schedule.operation import LANES, Lane, Parts, Program, parse
 from headway.schedule.schedule import from_csv
 
 PARTS = Parts(("a", "b", "c"), (("a", "a", Lane.REDUCE), ("b", "b", Lane.REDUCE), ("shared", "b", Lane.SHARED)))
@@ -38,14 +37,8 @@ def test_nothing_is_expanded_where_nothing_overlaps():
     assert [str(op) for op in bare.rows[0]] == ["0F0", "0F1", "0B0", "0B1"]
 
 
-def test_the_end_of_an_action_is_the_end_of_its_last_operation():
-    assert PROGRAM.last(Action(Kind.BACKWARD, 0, 0)) == Operation(Action(Kind.BACKWARD, 0, 0))
-    assert PROGRAM.last(Action(Kind.BACKWARD, 0, 1)) == Operation(Action(Kind.BACKWARD, 0, 1), "a")
-    assert PROGRAM.last(Action(Kind.FORWARD, 0, 1)) == Operation(Action(Kind.FORWARD, 0, 1))
-
-
 def test_an_evaluation_steps_without_an_update():
-    program = Program(passes.add_steps(families.forward_only(1, 2)), (PARTS,))
+    program = Program(passes.add_steps(families.forward_only(SCHEDULE)), (PARTS,))
     assert not program.trains
     assert [str(op) for op in program.rows[0]] == ["BEGIN", "0F0", "0F1", "STEP/total"]
 
@@ -55,7 +48,7 @@ def test_an_evaluation_steps_without_an_update():
     [
         ("BEGIN", Lane.REDUCE),
         ("0F0", Lane.COMPUTE),
-        ("0B1/b", Lane.COMPUTE),
+        ("0B0/b", Lane.COMPUTE),
         ("0SEND_F0", Lane.SEND),
         ("0SEND_B0", Lane.SEND),
         ("0RECV_F0", Lane.RECEIVE),
@@ -70,11 +63,22 @@ def test_an_evaluation_steps_without_an_update():
     ],
 )
 def test_each_operation_has_its_lane(text, lane):
-    assert PROGRAM.lane(parse(text)) is lane
+    program = Program(
+        from_csv(
+            "BEGIN,0USE0,0F0,0F1,0EVICT0,0B1,0RESTORE0,0B0,0REDUCE_GRAD,0SEND_F0,0RECV_B0,0SEND_B0,0RECV_F0,STEP\n"
+        ),
+        (PARTS,),
+    )
+    place = list(map(str, program.operations)).index(text)
+    assert LANES[program.lanes[place]] is lane
 
 
-def test_the_index_finds_each_operation_in_its_row():
-    assert [PROGRAM.index[0][op] for op in PROGRAM.rows[0]] == list(range(12))
+def test_operations_are_columns_of_which_each_is_a_view():
+    row = PROGRAM.rows[0]
+    assert [row[place] for place in range(len(row))] == list(row)
+    assert [str(op) for op in row[4:6]] == ["0B1/c", "0B1/b"]
+    assert row.stages.tolist()[:3] == [-1, 0, 0]
+    assert row.microbatches.tolist()[:3] == [-1, 0, 1]
 
 
 @given(st.sampled_from(list(PROGRAM.rows[0])), st.text("abc.0123456789–", max_size=12))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headway.errors import ScheduleError
 from headway.schedule import families, passes
 from headway.schedule.action import Action, Kind
+from headway.schedule.row import row
 from headway.schedule.schedule import Schedule, from_csv, parse, to_csv
 
 _SCHEDULES = st.builds(
@@ -52,8 +53,8 @@ def test_empty_cells_of_torchs_files_are_idle_time_and_dropped(schedule, data):
 
 
 def test_a_rank_that_does_nothing_keeps_its_row():
-    forward = (Action(Kind.FORWARD, 0, 0),)
-    for rows in ((forward, ()), ((), forward), (forward, (), forward)):
+    forward, idle = row([Action(Kind.FORWARD, 0, 0)]), row([])
+    for rows in ((forward, idle), (idle, forward), (forward, idle, forward)):
         assert parse(str(Schedule("idle", rows))).rows == rows
 
 
@@ -67,18 +68,17 @@ def test_what_follows_from_the_rows():
     assert (schedule.num_ranks, schedule.num_stages, schedule.num_microbatches) == (2, 4, 4)
     assert schedule.ranks == {0: 0, 1: 1, 2: 0, 3: 1}
     assert [schedule.stages(rank) for rank in range(2)] == [(0, 2), (1, 3)]
-    assert schedule.made[2, Kind.SEND_F] == schedule.made[2, Kind.SEND_B] == (0, 1, 2, 3)
-    assert schedule.place[2, Kind.SEND_B, 3] == 3
-    assert schedule.backward(2, 3) == schedule.final[2] == Action(Kind.BACKWARD, 2, 3)
+    assert schedule.final[2] == Action(Kind.BACKWARD, 2, 3)
+    assert schedule.kinds == {Kind.FORWARD, Kind.BACKWARD}
+    assert schedule.num(Kind.FORWARD) == schedule.num(Kind.BACKWARD) == 16
     assert schedule.trains
     assert schedule.compute(0) == schedule.rows[0]
-    assert Action(Kind.FORWARD, 3, 3) in schedule.actions
+    assert Action(Kind.FORWARD, 3, 3) in schedule
+    assert Action(Kind.FORWARD, 3, 4) not in schedule
 
 
 def test_what_follows_from_rows_with_full_and_split_backwards():
     schedule = from_csv("0F0,0F1,0F2,0I1,0B0,0I2,0W2,0W1\n")
-    assert schedule.made[0, Kind.SEND_B] == (1, 0, 2)
-    assert [str(schedule.backward(0, m)) for m in range(3)] == ["0B0", "0I1", "0I2"]
     assert str(schedule.final[0]) == "0W1"
     assert schedule.trains
 

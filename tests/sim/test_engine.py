@@ -1,5 +1,6 @@
 """The engine: lanes in order, meetings, shared cores, and nothing that depends on luck."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,16 +8,16 @@ from hypothesis import strategies as st
 from headway.errors import ScheduleError
 from headway.schedule import families, graph, passes
 from headway.schedule.action import Kind
-from headway.schedule.operation import Program
+from headway.schedule.operation import LANES, Lane, Program
 from headway.schedule.schedule import from_csv
-from headway.sim.engine import Cores, play
+from headway.sim.engine import Shared, play
 
 _SCHEDULES = st.sampled_from(
     [
         families.build("gpipe", pipeline=3, microbatches=4),
         families.build("1f1b", pipeline=3, microbatches=5),
         families.build("interleaved", pipeline=2, microbatches=4, chunks=2),
-        families.forward_only(3, 2),
+        families.forward_only(families.build("1f1b", pipeline=3, microbatches=2)),
     ]
 )
 
@@ -26,17 +27,23 @@ def _rows(schedule, replicas=1):
 
 
 def _makespan(rows, seconds, cores=None):
-    return max(play(rows, seconds, cores)[1])
+    return float(max(play(rows, np.array(seconds), cores)[1]))
+
+
+def _cores(rows, node, num):
+    """The cores of nodes, `num` each, shared by what computes; `node` of a rank."""
+    nodes = np.array([node(rank) for rank in rows.ranks.tolist()])
+    return Shared(np.where(rows.lanes == LANES.index(Lane.COMPUTE), nodes, -1), np.full(nodes.max() + 1, float(num)))
 
 
 def test_a_deadlock_names_the_ranks_and_what_they_wait_for():
     rows = graph.build(Program(from_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n")))
     with pytest.raises(ScheduleError) as error:
-        play(rows, [1.0] * len(rows.ranks))
-    assert str(error.value).splitlines() == [
+        play(rows, np.ones(len(rows)))
+    assert str(error.value).splitlines()[:3] == [
         "deadlock: the rows wait for each other.",
-        "  rank 0: next 0B0, waits for 1B0 of rank 1",
-        "  rank 1: next 1F1, waits for 0F1 of rank 0",
+        "  rank 0  0F0 [0B0] 0F1 0B1  0B0 waits for 1B0 of rank 1",
+        "  rank 1  1F0 [1F1] 1B0 1B1  1F1 waits for 0F1 of rank 0",
     ]
 
 
@@ -44,7 +51,7 @@ def test_two_stages_by_hand():
     """F 1 s, message 0.5 s, B 2 s: the last forward starts at 1.5, its gradient is back at 5."""
     rows = graph.build(Program(passes.add_messages(families.build("1f1b", pipeline=2, microbatches=1))))
     times = {Kind.FORWARD: 1.0, Kind.BACKWARD: 2.0}
-    starts, ends = play(rows, [times.get(op.action.kind, 0.5) for op in rows.operations])
+    starts, ends = play(rows, np.array([times.get(op.action.kind, 0.5) for op in rows.operations]))
     found = {str(op): (a, b) for op, a, b in zip(rows.operations, starts, ends, strict=True)}
     assert found == {
         "0F0": (0.0, 1.0),
@@ -61,32 +68,32 @@ def test_two_stages_by_hand():
 def test_a_meeting_waits_for_all_and_takes_as_long_as_its_slowest_member():
     rows = graph.build(Program(from_csv("0F0,0SEND_F0\n1RECV_F0,1F0\n")))
     seconds = {"0F0": 3.0, "0SEND_F0": 1.0, "1RECV_F0": 2.0, "1F0": 1.0}
-    starts, ends = play(rows, [seconds[str(op)] for op in rows.operations])
-    assert (starts, ends) == ([0.0, 3.0, 3.0, 5.0], [3.0, 5.0, 5.0, 6.0])
+    starts, ends = play(rows, np.array([seconds[str(op)] for op in rows.operations]))
+    assert (starts.tolist(), ends.tolist()) == ([0.0, 3.0, 3.0, 5.0], [3.0, 5.0, 5.0, 6.0])
 
 
 def test_two_ranks_on_one_core_take_twice_as_long():
     rows = graph.build(Program(families.build("gpipe", pipeline=1, microbatches=3)), replicas=2)
     seconds = [1.0] * len(rows.ranks)
     alone = _makespan(rows, seconds)
-    assert alone == _makespan(rows, seconds, Cores(node=lambda rank: 0, num=2)) == 6.0
-    assert _makespan(rows, seconds, Cores(node=lambda rank: 0, num=1)) == 2 * alone
+    assert alone == _makespan(rows, seconds, _cores(rows, lambda rank: 0, 2)) == 6.0
+    assert _makespan(rows, seconds, _cores(rows, lambda rank: 0, 1)) == 2 * alone
 
 
 def test_ranks_on_different_nodes_do_not_share_cores():
     rows = graph.build(Program(families.build("gpipe", pipeline=1, microbatches=3)), replicas=2)
-    assert _makespan(rows, [1.0] * len(rows.ranks), Cores(node=lambda rank: rank, num=1)) == 6.0
+    assert _makespan(rows, [1.0] * len(rows.ranks), _cores(rows, lambda rank: rank, 1)) == 6.0
 
 
 def test_three_ranks_share_two_cores_without_leaving_one_idle():
     rows = graph.build(Program(families.build("gpipe", pipeline=1, microbatches=3)), replicas=3)
-    assert _makespan(rows, [1.0] * len(rows.ranks), Cores(node=lambda rank: 0, num=2)) == 9.0
+    assert _makespan(rows, [1.0] * len(rows.ranks), _cores(rows, lambda rank: 0, 2)) == 9.0
 
 
 def test_communicating_takes_no_core():
     rows = graph.build(Program(from_csv("0F0,0SEND_F0,0F1\n1RECV_F0,1F0,1F1\n")))
     seconds = {"0F0": 1.0, "0SEND_F0": 1.0, "1RECV_F0": 1.0, "0F1": 1.0, "1F0": 1.0, "1F1": 1.0}
-    cores = Cores(node=lambda rank: 0, num=1)
+    cores = _cores(rows, lambda rank: 0, 1)
     assert _makespan(rows, [seconds[str(op)] for op in rows.operations], cores) == 4.0
 
 
@@ -95,8 +102,9 @@ def test_the_same_play_gives_the_same_times_bit_for_bit(schedule, replicas, num,
     rows = _rows(schedule, replicas)
     count = len(rows.ranks)
     seconds = data.draw(st.lists(st.floats(0, 10), min_size=count, max_size=count))
-    cores = Cores(node=lambda rank: rank // 2, num=num) if num else None
-    assert play(rows, seconds, cores) == play(rows, seconds, cores)
+    cores = _cores(rows, lambda rank: rank // 2, num) if num else None
+    first, second = (play(rows, np.array(seconds), cores) for _ in range(2))
+    assert [times.tobytes() for times in first] == [times.tobytes() for times in second]
 
 
 @given(_SCHEDULES, st.integers(-8, 8), st.data())
@@ -123,9 +131,28 @@ def test_no_operation_starts_before_what_it_waits_for_has_ended(schedule, replic
     rows = _rows(schedule, replicas)
     count = len(rows.ranks)
     seconds = data.draw(st.lists(st.floats(0, 5), min_size=count, max_size=count))
-    starts, ends = play(rows, seconds, Cores(node=lambda rank: 0, num=2))
+    starts, ends = play(rows, np.array(seconds), _cores(rows, lambda rank: 0, 2))
     for i, before in enumerate(rows.before):
         assert all(ends[j] <= starts[i] for j in before)
         assert ends[i] >= starts[i] + seconds[i] - 1e-9  # shared cores add up fractions of seconds
     for members in rows.members:
         assert len({(starts[i], ends[i]) for i in members}) == 1
+
+
+def test_transfers_share_the_network_card_of_their_node():
+    """Copy 0 sends twice 1 s, copy 1 twice 2 s: both at half the rate, until copy 1's last goes alone."""
+    rows = graph.build(Program(from_csv("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F0,1F0,1RECV_F1,1F1\n")), replicas=2)
+    sends = np.array(["SEND" in str(op) for op in rows.operations])
+    card = Shared(np.where(sends, 0, -1), np.ones(1))
+    _, ends = play(rows, np.where(sends, 1.0 + rows.ranks % 2, 0.0), card)
+    found = {(str(op), rank): end for op, rank, end in zip(rows.operations, rows.ranks.tolist(), ends, strict=True)}
+    assert [found["0SEND_F0", 0], found["0SEND_F1", 0], found["0SEND_F0", 1], found["0SEND_F1", 1]] == [2, 4, 4, 6]
+
+
+@given(_SCHEDULES, st.integers(1, 2), st.data())
+def test_resources_that_are_large_enough_change_nothing(schedule, replicas, data):
+    rows = _rows(schedule, replicas)
+    seconds = np.array(data.draw(st.lists(st.integers(0, 9).map(float), min_size=len(rows), max_size=len(rows))))
+    alone = play(rows, seconds)
+    shared = play(rows, seconds, _cores(rows, lambda rank: 0, len(rows)))
+    assert [times.tolist() for times in alone] == [times.tolist() for times in shared]

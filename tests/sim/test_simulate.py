@@ -3,6 +3,7 @@
 import dataclasses
 from operator import attrgetter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from headway.cluster.presets import local_cpu
 from headway.cluster.spec import Link
 from headway.plan.memory import states
 from headway.plan.work import message_bytes, unit_cost
+from headway.schedule.operation import LANES
 from headway.sim.simulate import simulate
 
 PARALLEL = [
@@ -43,10 +45,10 @@ def test_every_rank_plays_the_operations_of_its_row_lane_by_lane(plan_of, parall
         played = simulate(plan, program).rows()
         assert list(played) == list(range(plan.layout.world))
         for rank, lanes in played.items():
-            row = program.rows[plan.layout.coord(rank)["pipeline"]]
+            mine = np.flatnonzero(program.ranks == plan.layout.coord(rank)["pipeline"])
             expected = {}
-            for op in row:
-                expected.setdefault(str(program.lane(op)), []).append(str(op))
+            for place in mine.tolist():
+                expected.setdefault(str(LANES[program.lanes[place]]), []).append(str(program.operations[place]))
             assert {lane: list(ops) for lane, ops in lanes.items()} == expected
 
 

@@ -13,6 +13,7 @@ from headway.errors import ScheduleError
 from headway.schedule import families, passes
 from headway.schedule.action import Kind
 from headway.schedule.check import check
+from headway.schedule.row import row
 from headway.schedule.schedule import Schedule, from_csv
 from headway.sim.unit_time import WEIGHTS, peak_in_flight, play, weight_versions
 
@@ -165,9 +166,9 @@ def _shuffled(draw):
         schedule = passes.add_messages(schedule)
     rows = [list(row) for row in schedule.rows]
     for _ in range(draw(st.integers(0, 3))):
-        row = draw(st.sampled_from(rows))
-        row.insert(draw(st.integers(0, len(row) - 1)), row.pop(draw(st.integers(0, len(row) - 1))))
-    return Schedule(family, tuple(map(tuple, rows)))
+        each = draw(st.sampled_from(rows))
+        each.insert(draw(st.integers(0, len(each) - 1)), each.pop(draw(st.integers(0, len(each) - 1))))
+    return Schedule(family, tuple(map(row, rows)))
 
 
 @settings(max_examples=300)
@@ -184,8 +185,7 @@ def test_the_check_accepts_exactly_the_schedules_that_the_engine_can_finish(sche
 
 
 def test_a_peak_counts_forwards_whose_backward_is_still_to_come():
-    row = from_csv("0F0,0F1,0B0,0F2,0F3,0B1,0B2,0B3").rows[0]
-    assert peak_in_flight(row) == 3
+    assert peak_in_flight(from_csv("0F0,0F1,0B0,0F2,0F3,0B1,0B2,0B3").rows[0]) == 3
     assert peak_in_flight(from_csv("0F0,0F1,0I0,0I1,0F2,0W0,0W1,0B2").rows[0]) == 3
 
 

@@ -19,7 +19,7 @@ from headway.data.samples import IGNORE, Batch, Slice
 from headway.model.block import SHARED
 from headway.plan.plan import Plan
 from headway.sim.simulate import simulate
-from headway.trace import Trace
+from headway.trace import Trace, as_columns
 from headway.train import comm
 from headway.train.executor import instructions, play
 from headway.train.loop import Trainer
@@ -110,7 +110,7 @@ def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
     out["data"] = case.data
     out["largest"] = max(r["largest"] for r in ranks)
     for player in ("spans", "null"):
-        trace = Trace("measured", tuple(span for r in ranks for span in r[player]))
+        trace = Trace("measured", as_columns(span for r in ranks for span in r[player]))
         out[f"rows of {player}"] = trace.rows() == simulated.rows()
         out[f"edges of {player}"] = trace.edges() == simulated.edges()
     out["live"] = [r["live"] for r in ranks]
