@@ -116,6 +116,16 @@ class Changes:
         for rank, category in np.argwhere(most >= 0).tolist():
             yield rank, self.names[category], Bytes(int(most[rank, category]))
 
+    def totals(self, rank: int) -> tuple[Times, Column]:
+        """When something changes on a rank, and what it holds of all categories together from then on."""
+        mine = self.of(rank)
+        change = np.zeros_like(mine.bytes)
+        for category in range(len(self.names)):
+            places = np.flatnonzero(mine.categories == category)
+            change[places] = np.diff(mine.bytes[places], prepend=0)
+        times, last = np.unique(mine.times[::-1], return_index=True)  # of several at one time, the last counts
+        return times, np.cumsum(change)[len(change) - 1 - last]
+
     def of(self, rank: int) -> "Changes":
         """The changes of one rank."""
         mine = np.flatnonzero(self.ranks == rank)

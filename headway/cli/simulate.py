@@ -132,6 +132,7 @@ def _edges(edges: dict[str, Any]) -> "Table":
 def _timeline(out: "Console", trace: "Trace") -> None:
     from headway.cli.show import is_coloured, print_lines
     from headway.report import diagram
+    from headway.report.occupancy import occupancy
     from headway.units import show_seconds
 
     scale = diagram.fit([trace], columns=out.width, coloured=is_coloured(out))
@@ -142,3 +143,6 @@ def _timeline(out: "Console", trace: "Trace") -> None:
         return
     print_lines(out, [*diagram.draw(trace, scale), diagram.axis(scale, show_seconds)])
     print_lines(out, [diagram.legend(scale, steps=True)])
+    if lines := occupancy(trace, scale):
+        out.print()
+        print_lines(out, lines)

@@ -120,6 +120,11 @@ def draw(trace: Trace, scale: Scale) -> tuple[Line, ...]:
     return tuple(_line(rank, row, trace.makespan, scale) for rank, row in _rows(trace).items())
 
 
+def rank_label(rank: int, scale: Scale) -> str:
+    """What stands before the line of a rank, as wide as all of them."""
+    return next(name for name in (f"rank {rank} ", f"r{rank} ") if len(name) <= scale.label).ljust(scale.label)
+
+
 def axis(scale: Scale, show: Callable[[float], str]) -> Line:
     """The time axis: round times, each at its column; `show` gives their text."""
     step = _round_up(_TICK / scale.rate)
@@ -199,7 +204,7 @@ def _least(kind: Kind, digits: int, *, coloured: bool) -> int:
 
 
 def _line(rank: int, row: Sequence[_Block], end: float, scale: Scale) -> Line:
-    pieces = [Piece(next(n for n in (f"rank {rank} ", f"r{rank} ") if len(n) <= scale.label).ljust(scale.label))]
+    pieces = [Piece(rank_label(rank, scale))]
     stages = sorted({block.action.stage for block in row if block.action.stage is not None})
     at = 0
     for block in row:

@@ -17,6 +17,7 @@ _INK, _PAPER, _STONE = "1c1917", "ffffff", "f5f5f4"
 BUBBLE = "dim"
 OTHER = f"#{_INK} on #a8a29e"
 FAINT = "dim"
+MEMORY = "#6d28d9"
 
 
 def style(action: Action, chunk: int = 0, chunks: int = 1) -> str:
