@@ -112,13 +112,18 @@ def bpipe(pipeline: int, microbatches: int, _chunks: int = 1) -> Schedule:
     return Schedule("bpipe", tuple(_evicting(row, (pipeline + 3) // 2) for row in rows))
 
 
-def forward_only(pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
-    """Evaluation: every micro-batch forward through every stage, in interleaved order; no backward."""
-    p, m, v = pipeline, microbatches, chunks
+def forward_only(schedule: Schedule) -> Schedule:
+    """Evaluation with the stages where `schedule` has them: every micro-batch forward through every stage; no backward.
+
+    In groups of P micro-batches, stage by stage. All ranks so follow one order in which every message goes from an
+    earlier to a later action, and nothing waits in a circle, wherever the stages are.
+    """
+    p, m = schedule.num_ranks, schedule.num_microbatches
+    groups = [range(base, min(base + p, m)) for base in range(0, m, p)]
 
     def row(rank: int) -> Row:
-        groups = [range(base, min(base + p, m)) for base in range(0, m, p)]
-        return tuple(Action(Kind.FORWARD, c * p + rank, i) for group in groups for c in range(v) for i in group)
+        stages = schedule.stages(rank)
+        return tuple(Action(Kind.FORWARD, stage, i) for group in groups for stage in stages for i in group)
 
     return _rows("forward-only", p, row)
 

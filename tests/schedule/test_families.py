@@ -5,12 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.errors import ScheduleError
 from headway.schedule import families, passes
-from headway.schedule.action import Kind
+from headway.schedule.action import Action, Kind
 from headway.schedule.check import check
-from headway.schedule.schedule import to_csv
+from headway.schedule.schedule import Schedule, to_csv
 
 EXPECTED = json.loads((Path(__file__).parent.parent / "golden" / "schedules_expected.json").read_text())
 MICROBATCHES = range(1, 17)
@@ -114,8 +116,13 @@ def test_every_family_of_split_backwards_passes_the_check_for_all_sizes(pipeline
         assert all(len(row) == 3 * schedule.num_microbatches * len(schedule.stages(0)) for row in schedule.rows)
 
 
-def test_an_evaluation_takes_every_microbatch_forward_only():
-    assert to_csv(families.forward_only(2, 3, 2)) == "0F0,0F1,2F0,2F1,0F2,2F2\n1F0,1F1,3F0,3F1,1F2,3F2\n"
+def test_an_evaluation_takes_every_microbatch_forward_only_on_the_ranks_that_hold_its_stages():
+    interleaved = families.build("interleaved", pipeline=2, microbatches=4, chunks=2)
+    assert to_csv(families.forward_only(interleaved)) == (
+        "0F0,0F1,2F0,2F1,0F2,0F3,2F2,2F3\n1F0,1F1,3F0,3F1,1F2,1F3,3F2,3F3\n"
+    )
+    zb_v = families.build("zb-v", pipeline=2, microbatches=3, chunks=2)
+    assert to_csv(families.forward_only(zb_v)) == "0F0,0F1,3F0,3F1,0F2,3F2\n1F0,1F1,2F0,2F1,1F2,2F2\n"
 
 
 @pytest.mark.parametrize("pipeline", range(1, 9))
@@ -146,10 +153,28 @@ def test_every_family_passes_the_check_with_messages_for_all_sizes(pipeline):
 
 
 @pytest.mark.parametrize("pipeline", range(1, 9))
-def test_an_evaluation_passes_the_check_with_messages(pipeline):
-    for m in (1, 2, 5, 8, 16):
-        for v in (1, 2, 4):
-            check(passes.add_messages(families.forward_only(pipeline, m, v)))
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_an_evaluation_of_every_family_passes_the_check_with_messages(pipeline, family):
+    for groups in (1, 2, 3):
+        for v in (1, 2, 4) if family == "interleaved" else (families.CHUNKS[family],):
+            training = families.build(family, pipeline=pipeline, microbatches=pipeline * groups, chunks=v)
+            evaluation = check(passes.add_messages(families.forward_only(training)))
+            assert evaluation.ranks == training.ranks
+            assert evaluation.num_microbatches == training.num_microbatches
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=14), st.integers(1, 13))
+def test_an_evaluation_finishes_wherever_the_stages_are(owners, microbatches):
+    """Any stage on any rank: `check` plays it with sends that complete only with their receives."""
+    ranks = {owner: place for place, owner in enumerate(sorted(set(owners)))}
+    rows = [[] for _ in ranks]
+    for kind in (Kind.FORWARD, Kind.BACKWARD):
+        for stage, owner in enumerate(owners):
+            rows[ranks[owner]] += [Action(kind, stage, index) for index in range(microbatches)]
+    evaluation = families.forward_only(Schedule("any", tuple(map(tuple, rows))))
+    check(passes.add_steps(passes.add_messages(evaluation)))
+    assert evaluation.ranks == {stage: ranks[owner] for stage, owner in enumerate(owners)}
+    assert len(evaluation.actions) == len(owners) * microbatches
 
 
 @pytest.mark.parametrize("key", EXPECTED)

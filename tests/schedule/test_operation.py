@@ -45,7 +45,9 @@ def test_the_end_of_an_action_is_the_end_of_its_last_operation():
 
 
 def test_an_evaluation_steps_without_an_update():
-    program = Program(passes.add_steps(families.forward_only(1, 2)), (PARTS,))
+    program = Program(
+        passes.add_steps(families.forward_only(families.build("gpipe", pipeline=1, microbatches=2))), (PARTS,)
+    )
     assert not program.trains
     assert [str(op) for op in program.rows[0]] == ["BEGIN", "0F0", "0F1", "STEP/total"]
 

@@ -16,7 +16,7 @@ _SCHEDULES = st.sampled_from(
         families.build("gpipe", pipeline=3, microbatches=4),
         families.build("1f1b", pipeline=3, microbatches=5),
         families.build("interleaved", pipeline=2, microbatches=4, chunks=2),
-        families.forward_only(3, 2),
+        families.forward_only(families.build("gpipe", pipeline=3, microbatches=2)),
     ]
 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.cases import MAX_WORLD, Case, matrix, sampled, single_precision
+from tests.train.cases import MAX_WORLD, Case, matrix, sampled, single_precision, splits
 from tests.train.launching import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -25,6 +25,7 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 @pytest.fixture(scope="module", params=["sampled", pytest.param("full", marks=pytest.mark.full)])
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
+    cases += splits()
     everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB]
     found = _play(everything, tmp_path_factory.mktemp("played"), timeout=240 if len(cases) < 99 else 1200)
     assert set(found) >= {case.id for case in cases}
