@@ -54,8 +54,8 @@ def plan(*, job: Path, overrides: tuple[str, ...], output: Path | None, as_json:
 def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
     from headway.layout import AXES
     from headway.plan.plan import digest
-    from headway.plan.work import model_flops_per_token
     from headway.plan.stages import layout_text
+    from headway.plan.work import model_flops_per_token
     from headway.report.holdings import dearest, holdings
 
     all_ = holdings(built)

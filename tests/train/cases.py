@@ -124,9 +124,7 @@ def splits() -> list[Case]:
         Case(2, 3, 1, "interleaved", 4, layers=3, split="E||ttt|||L"),  # several empty ones in a row
         Case(1, 4, 2, "interleaved", 2, layers=1, split="E||t|L"),
     ]
-    for tied in (True, False):
-        for data in (1, 2):
-            found.append(Case(2, 2, data, "v", 4, tied, rows=V_SHAPED))
+    found += [Case(2, 2, data, "v", 4, tied, rows=V_SHAPED) for tied in (True, False) for data in (1, 2)]
     found += [
         Case(2, 2, 2, "v", 4, layers=3, split="E|||tttL", rows=V_SHAPED, valid=(1, 7, 3, 5, 8, 2, 4, 6)),
         Case(2, 1, 2, "by-hand", 2, rows=BY_HAND),
