@@ -114,8 +114,8 @@ def splits() -> list[Case]:
         Case(4, 1, 2, "gpipe", 4, layers=3, tied=False),
         Case(4, 1, 1, "1f1b", 8, layers=1, clip=1e9),  # balanced: an empty stage behind the embedding
         Case(4, 1, 2, "1f1b", 4, layers=3, split="Et||t|tL"),  # empty in the middle, with and without replicas
-        Case(4, 1, 1, "1f1b", 4, layers=4, split="E|tt|tt|L"),  # embedding and head alone: Megatron-LM #1852
-        Case(4, 1, 2, "gpipe", 2, layers=3, split="E||ttt|L", tied=False),
+        Case(4, 1, 2, "1f1b", 4, layers=4, split="E|tt|tt|L"),  # embedding and head alone: Megatron-LM #1852
+        Case(4, 1, 1, "gpipe", 2, layers=3, split="E||ttt|L", tied=False),
         Case(3, 1, 1, "1f1b", 5, layers=2, split="Ett||L", unit_bytes=10**6),  # the middle rank holds nothing
         Case(2, 1, 2, "1f1b", 4, split="Et*6|tL"),  # uneven
         Case(2, 2, 1, "interleaved", 6, split="E|t*3||t*4L"),

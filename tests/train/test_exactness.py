@@ -27,7 +27,7 @@ def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
     cases += splits()
     everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB]
-    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=240 if len(cases) < 99 else 1200)
+    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=400 if len(cases) < 99 else 1200)
     assert set(found) >= {case.id for case in cases}
     return found
 
@@ -44,7 +44,7 @@ def test_the_sample_touches_every_axis():
     assert len(axes["clip"]) == len(axes["unit_bytes"]) == len(axes["valid"]) == 2
 
 
-@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters"])
+@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "evaluation"])
 def test_every_layout_equals_one_process(played, quantity):
     worst = {name: each["worst"][quantity] for name, runs in played.items() for each in runs if "float32" not in name}
     assert {name: error for name, error in worst.items() if not error <= TOLERANCE} == {}
