@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.model.pipeline_layout import parse, show
@@ -24,11 +24,11 @@ def _seconds(plan, stage):
     return sum(plan.cluster.device.computing(c.flops, c.traffic, c.kernels, plan.train.precision) for c in costs)
 
 
-@pytest.mark.parametrize("layers", [*range(1, 10), 15, 16, 17, 31, 32, 33])
+@pytest.mark.parametrize("layers", [1, 2, 3, 6, 7, 8, 17, 33])
 def test_any_number_of_layers_is_planned_over_any_number_of_stages(plan_of, layers):
-    """Every layer once and in order, the embedding in the first stage and the head in the last; no exception."""
+    """Every layer once and in order. For more sizes, see tests/model/test_split.py."""
     names = ["embedding", *(f"layers.{i}" for i in range(layers)), "head"]
-    for p, v in itertools.product((1, 2, 3, 5, 8), (1, 2, 3, 4)):
+    for p, v in ((1, 1), (2, 1), (3, 4), (8, 1), (8, 4)):
         parallel = {"pipeline": p, "data": 1, "chunks": v, "schedule": "interleaved"}
         plan = plan_of(model={**SMALL, "layers": layers}, parallel=parallel, train={"global_batch": p, "microbatch": 1})
         assert len(plan.stages) == p * v
@@ -37,7 +37,8 @@ def test_any_number_of_layers_is_planned_over_any_number_of_stages(plan_of, laye
         assert plan.stages[-1][-1] == "head"
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=8).filter(any), st.booleans())
+@settings(max_examples=10)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6).filter(any), st.booleans())
 def test_a_list_and_a_layout_say_the_same(plan_of, counts, tied):
     def plan(split):
         return plan_of(
@@ -45,9 +46,10 @@ def test_a_list_and_a_layout_say_the_same(plan_of, counts, tied):
             parallel={"pipeline": len(counts), "data": 2, "split": split},
         )
 
-    assert plan(counts) == plan(show(counts))
-    assert _layers(plan(counts)) == tuple(counts)
-    assert plan(counts).split == "by hand"
+    listed = plan(counts)
+    assert listed == plan(show(counts))
+    assert _layers(listed) == tuple(counts)
+    assert listed.split == "by hand"
 
 
 def test_stages_of_chunks_are_listed_in_the_order_of_the_model(plan_of):
