@@ -114,7 +114,8 @@ def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -
     for unit in built.units:
         if len(unit.stages) > 1:
             stages = " and ".join(map(str, unit.stages))
-            text = f"Stages {stages} share one weight ({unit.name}); both hold it, the total counts it once."
+            held = "both hold it" if len(built.holders(unit)) > 1 else "their rank holds it once, each row counts it"
+            text = f"Stages {stages} share one weight ({unit.name}); {held}, the total counts it once."
             out.print(text, style="dim")
     out.print()
     out.print(_memory(trace))

@@ -39,6 +39,10 @@ def test_the_tables_say_who_holds_what_and_fit_100_columns(job, capsys):
             ["parallel.pipeline=3", "parallel.split=[2, 0, 2]"],
             ["by hand: Ett||ttL", "(passes on)                       0       0 s        0 s        0 B              –"],
         ),
+        (
+            ["parallel.pipeline=1", "parallel.schedule=interleaved", "parallel.chunks=2"],
+            ["Stages 0 and 1 share one weight (tokens); their rank holds it once, each row counts it"],
+        ),
         (["parallel.pipeline=8"], ["balanced: E|||(t|)*4L", "4 × 8.00 KiB"]),
         (["parallel.schedule=interleaved", "parallel.chunks=4"], ["interleaved, P=2 M=4 V=4", "balanced: E|||(t|)*4L"]),
         (["model=gpt-175b", "parallel.pipeline=32", "data.sequence_length=2048"], ["layers 3–5", "2–4 ×"]),
