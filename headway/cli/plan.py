@@ -54,18 +54,20 @@ def plan(*, job: Path, overrides: tuple[str, ...], output: Path | None, as_json:
 def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
     from headway.layout import AXES
     from headway.plan.plan import digest
+    from headway.plan.stages import layout_text
     from headway.plan.work import model_flops_per_token
-    from headway.report.holdings import holdings
+    from headway.report.holdings import dearest, holdings
 
+    all_ = holdings(built)
+    worst, over = dearest(all_)
     return {
         "name": built.name,
         "digest": digest(built),
         "layout": {axis: built.layout.size(axis) for axis in AXES} | {"world": built.layout.world},
         "groups": {axis: built.layout.groups(axis) for axis in AXES},
-        "stages": [
-            {"stage": each.stage, "rank": each.rank, "blocks": built.stages[each.stage], "parameters": each.parameters}
-            for each in holdings(built)
-        ],
+        "split": {"name": built.split, "layout": layout_text(built.stages)},
+        "stages": [_stage(built, each) for each in all_],
+        "dearest": {"stage": worst.stage, "over_mean": over},
         "parameters": sum(unit.numel for unit in built.units),
         "flops_per_token": model_flops_per_token(built),
         "schedule": {
@@ -81,8 +83,23 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
     }
 
 
+def _stage(built: "Plan", each: "Holding") -> dict[str, Any]:
+    return {
+        "stage": each.stage,
+        "rank": each.rank,
+        "ranks": each.ranks,
+        "blocks": built.stages[each.stage],
+        "parameters": each.parameters,
+        "forward_seconds": each.forward,
+        "backward_seconds": each.backward,
+        "states": each.states,
+        "activations": {"microbatch": each.saved, "in_flight": each.in_flight, "peak": each.activations},
+    }
+
+
 def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -> None:
     from headway.cli.show import console, facts, title
+    from headway.report.holdings import dearest_text, holdings
     from headway.report.memory import recipe
     from headway.units import show_bytes
 
@@ -90,16 +107,20 @@ def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -
     out.print(title(built))
     out.print(facts(_facts(built, trace)))
     out.print()
-    out.print(_stages(built))
+    all_ = holdings(built)
+    out.print(_stages(all_))
+    if said := dearest_text(all_):
+        out.print(said)
     for unit in built.units:
         if len(unit.stages) > 1:
             stages = " and ".join(map(str, unit.stages))
-            text = f"Stages {stages} share one weight ({unit.name}); both hold it, the total counts it once."
+            held = "both hold it" if len(built.holders(unit)) > 1 else "their rank holds it once, each row counts it"
+            text = f"Stages {stages} share one weight ({unit.name}); {held}, the total counts it once."
             out.print(text, style="dim")
     out.print()
     out.print(_memory(trace))
     out.print()
-    out.print(recipe(built, trace), style="dim")
+    out.print(recipe(built), style="dim")
     verdict = "fits" if place.fits else "does not fit"
     share = f"{place.used / place.room:.1%}"
     out.print(
@@ -111,6 +132,7 @@ def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -
 
 
 def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
+    from headway.plan.stages import layout_text
     from headway.plan.work import model_flops_per_token
     from headway.report.holdings import units_text
     from headway.report.ranges import group, some
@@ -148,34 +170,43 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
             f"{schedule.name}, P={schedule.num_ranks} M={built.num_microbatches} V={chunks}, "
             f"bubble {trace.bubble():.1%} predicted",
         ),
+        ("split", f"{built.split}: {layout_text(built.stages)}"),
         ("units", units_text(built)),
     ]
 
 
-def _stages(built: "Plan") -> "Table":
+def _stages(all_: tuple["Holding", ...]) -> "Table":
     from headway.cli.show import table
-    from headway.report.holdings import holdings, runs
+    from headway.report.holdings import runs
     from headway.report.ranges import numbers
-    from headway.units import show_count
+    from headway.units import show_bytes, show_count, show_seconds
 
-    found = table("stage", "pipeline rank", "ranks", "blocks", "units", "parameters", "FLOPs", right=_NUMBERS)
-    all_ = holdings(built)
+    found = table("stage", "ranks", "blocks", *_NUMBERS, right=_NUMBERS)
     for run in runs(all_) if len(all_) > MANY_STAGES else [(each,) for each in all_]:
         first = run[0]
         found.add_row(
             numbers([each.stage for each in run]),
-            numbers({each.rank for each in run}),
             numbers({rank for each in run for rank in each.ranks}),
             _blocks(run),
-            str(first.num_units),
             show_count(first.parameters),
-            f"{first.share:.1%}",
+            show_seconds(first.forward),
+            show_seconds(first.backward),
+            show_bytes(first.states),
+            _activations(run),
         )
     return found
 
 
 def _blocks(run: tuple["Holding", ...]) -> str:
     return run[0].blocks if len(run) == 1 else f"{run[0].blocks} … {run[-1].blocks}"
+
+
+def _activations(run: tuple["Holding", ...]) -> str:
+    from headway.units import show_bytes
+
+    low, high = min(each.in_flight for each in run), max(each.in_flight for each in run)
+    number = str(low) if low == high else f"{low}–{high}"
+    return f"{number} × {show_bytes(run[0].saved)}" if run[0].saved else "–"
 
 
 def _memory(trace: "Trace") -> "Table":
@@ -193,4 +224,4 @@ def _memory(trace: "Trace") -> "Table":
     return found
 
 
-_NUMBERS = ("units", "parameters", "FLOPs")
+_NUMBERS = ("parameters", "forward", "backward", "states", "activations")

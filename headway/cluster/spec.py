@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headway.errors import PlanError
-from headway.units import Bytes, BytesPerSecond, Dtype, FlopsPerSecond, Seconds
+from headway.units import Bytes, BytesPerSecond, Dtype, Flops, FlopsPerSecond, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Device:
         rates = (*self.peak.values(), *self.matmul.values(), self.memory_bandwidth)
         if not all(rate > 0 for rate in rates) or self.memory < 1 or self.launch < 0:
             raise PlanError(f"a device has rates and memory above 0 and no negative times, got {self}.")
+
+    def computing(self, flops: Flops, traffic: Bytes, kernels: int, dtype: Dtype) -> Seconds:
+        """How long it computes: products and traffic are added, since eager kernels do not overlap."""
+        return Seconds(flops / self.matmul[dtype] + traffic / self.memory_bandwidth + kernels * self.launch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,50 +1,75 @@
-"""Splitting: which blocks sit in which stage, contiguous and balanced by cost."""
+"""Splitting: which blocks sit in which stage, contiguous, balanced by cost or by given numbers of layers."""
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
-from headway.errors import PlanError
+Runs = tuple[tuple[int, ...], ...]  # for each stage the indices of its blocks, in order
 
 
-def balanced(costs: Sequence[float], parts: int) -> tuple[tuple[int, ...], ...]:
-    """Indices 0 … len(costs)−1 cut into `parts` neighbouring runs, none empty, the dearest run as cheap as possible.
+def balanced(costs: Sequence[int], parts: int) -> Runs:
+    """Indices 0 … len(costs)−1 cut into `parts` neighbouring runs, the dearest run as cheap as possible.
 
-    Among those, the sum of squares is least, so that the other runs are even as well.
+    Among those cuts the sum of squares is least, so that the other runs are even as well. The first block (embedding)
+    is in the first run and the last one (head) in the last. Runs between them may be empty: with fewer blocks than
+    runs, those right behind the first, because there most micro-batches would be in flight. Whole numbers, so that
+    equal runs cost exactly the same and the cut does not hang on rounding.
 
-    >>> balanced([0, 1, 1, 1, 1, 0], 2)
+    >>> balanced([1, 5, 5, 5, 5, 2], 2)
     ((0, 1, 2), (3, 4, 5))
+    >>> balanced([1, 5, 2], 5)
+    ((0,), (), (), (1,), (2,))
     """
     n = len(costs)
-    if parts > n:
-        raise PlanError(
-            f"a model of {n} blocks (embedding, {n - 2} layers, head) does not fill {parts} stages. "
-            f"Use at most {n} stages (parallel.pipeline × parallel.chunks), or more layers."
-        )
-    prefix = [0.0]
-    for each in costs:
-        prefix.append(prefix[-1] + each)
-    dearest = _best(prefix, parts, max)[1]
-    limit = dearest * (1 + 1e-12)
-    cuts, _ = _best(prefix, parts, lambda total, rest: total * total + rest if total <= limit else float("inf"))
-    return tuple(tuple(range(a, b)) for a, b in pairwise(cuts))
-
-
-def _best(prefix: Sequence[float], parts: int, join: Callable[[float, float], float]) -> tuple[list[int], float]:
-    """Cuts that minimise `join(cost of a run, value of the runs before it)`, by dynamic programming."""
-    n = len(prefix) - 1
-    value = [0.0] + [float("inf")] * n
-    back: list[list[int]] = []
-    for part in range(1, parts + 1):
-        row, best = [float("inf")] * (n + 1), [0] * (n + 1)
-        for end in range(part, n - (parts - part) + 1):
-            for start in range(part - 1, end):
-                if value[start] < float("inf"):
-                    candidate = join(prefix[end] - prefix[start], value[start])
-                    if candidate < row[end]:
-                        row[end], best[end] = candidate, start
-        value = row
+    assert n >= 2, "a model has an embedding and a head"
+    if parts == 1:
+        return (tuple(range(n)),)
+    prefix = [0, *accumulate(costs)]
+    limit = _dearest(costs, parts)
+    least = {end: prefix[end] ** 2 for end in range(1, n) if prefix[end] <= limit}  # end of a run → sum of squares
+    back: list[dict[int, int]] = []  # for each later run, its end → the start that is best
+    for ends in [*[range(1, n)] * (parts - 2), (n,)]:
+        row: dict[int, int] = {}
+        best: dict[int, int] = {}
+        for end in ends:
+            for start in range(min(end, n - 1), 0, -1):
+                run = prefix[end] - prefix[start]
+                if run > limit:
+                    break
+                if start in least and least[start] + run * run <= row.get(end, least[start] + run * run):
+                    row[end], best[end] = least[start] + run * run, start
+        least = row
         back.append(best)
     cuts = [n]
     for best in reversed(back):
         cuts.append(best[cuts[-1]])
-    return cuts[::-1], value[n]
+    return _runs([0, *reversed(cuts)])
+
+
+def by_layers(counts: Sequence[int]) -> Runs:
+    """Runs of the blocks embedding, layers, head for stages of so many layers each.
+
+    >>> by_layers([1, 0, 2])
+    ((0, 1), (), (2, 3, 4))
+    """
+    ends = list(accumulate(counts))
+    return _runs([0, *(end + 1 for end in ends[:-1]), ends[-1] + 2])
+
+
+def _runs(cuts: Sequence[int]) -> Runs:
+    return tuple(tuple(range(a, b)) for a, b in pairwise(cuts))
+
+
+def _dearest(costs: Sequence[int], parts: int) -> int:
+    """The least bound that `parts` neighbouring runs can keep: each is filled to the bound before the next begins."""
+    low, high = max(costs), sum(costs)
+    return low + bisect_left(range(low, high + 1), x=True, key=lambda bound: _num_runs(costs, bound) <= parts)
+
+
+def _num_runs(costs: Sequence[int], bound: int) -> int:
+    runs, filled = 1, 0
+    for cost in costs:
+        filled += cost
+        if filled > bound:
+            runs, filled = runs + 1, cost
+    return runs

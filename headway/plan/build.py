@@ -7,23 +7,21 @@ from typing import Any
 from headway.cluster import presets as clusters
 from headway.cluster.spec import Cluster
 from headway.data.tokenizer import BYTE_VOCABULARY, BYTES, NONE
-from headway.errors import MicrobatchError, PlanError, nearest
+from headway.errors import PlanError, nearest
 from headway.layout import layout
 from headway.model import spec as models
-from headway.model.block import blocks, cost
 from headway.model.spec import ModelSpec
-from headway.model.split import balanced
 from headway.placement import zero
 from headway.plan import read
 from headway.plan.job import Checkpoint, Job, Offload, Parallel, Train
 from headway.plan.plan import Plan
+from headway.plan.rows import rows as compute_rows
+from headway.plan.stages import split
 from headway.schedule import families, passes
-from headway.schedule.action import Kind
 from headway.schedule.check import check
 from headway.schedule.schedule import Schedule
 
 MAX_MICROBATCHES = 16384
-_TRAINED = ("1f1b", "interleaved", "gpipe")
 
 
 def from_file(path: Path, overrides: tuple[str, ...] = ()) -> Plan:
@@ -38,7 +36,7 @@ def from_file(path: Path, overrides: tuple[str, ...] = ()) -> Plan:
 
 
 def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
-    """The plan of a job. A cluster file's path is relative to `folder`. Raises PlanError with what would work."""
+    """The plan of a job; files that it names are relative to `folder`. Raises PlanError with what would work."""
     parallel = _refuse_what_is_not_built(job)
     model, cluster = _model(job.model), _cluster(job.cluster, folder)
     _check_sizes(job, model)
@@ -49,59 +47,30 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
             f"{parallel.data}), but {cluster} has {cluster.num_devices}. Use smaller axes or a larger cluster."
         )
     microbatches = _num_microbatches(job, parallel)
-    num_stages = parallel.pipeline * parallel.chunks
-    rows = _rows(job, parallel, microbatches)
-    evaluation = families.forward_only(rows)
-    each = blocks(model)
-    costs = [
-        cost(model, b, batch=job.train.microbatch, sequence=job.data.sequence_length, dtype=job.train.precision).flops
-        for b in each
-    ]
-    stages = tuple(tuple(each[i].name for i in part) for part in balanced(costs, num_stages))
-    ends = {0, num_stages - 1}  # a tied embedding's stages, which share its gradient if two ranks hold them
+    rows = compute_rows(parallel, job.train, microbatches, folder)
+    made = split(job, parallel, model, cluster)
+    ends = {0, len(made.stages) - 1}  # a tied embedding's stages, which share its gradient if two ranks hold them
     shared = ends if model.tied and len({rows.ranks[stage] for stage in ends}) > 1 else set()
-    reduced = frozenset(range(num_stages)) if parallel.data > 1 else frozenset(shared)
+    filled = {stage for stage, names in enumerate(made.stages) if names}  # an empty stage has no gradients
+    reduced = frozenset(filled if parallel.data > 1 else shared)
     return Plan(
         name=name,
         model=model,
         cluster=cluster,
         layout=place,
         placement=zero(parallel.zero),
-        stages=stages,
+        split=made.name,
+        stages=made.stages,
         unit_bytes=parallel.unit_bytes,
         num_microbatches=microbatches,
         schedule=_lower(rows, reduced),
-        evaluation=_lower(evaluation, frozenset()),
+        evaluation=_lower(families.forward_only(rows), frozenset()),
         data=job.data,
         optimizer=job.optimizer,
         train=job.train,
         checkpoint=job.checkpoint,
         run=job.run,
     )
-
-
-def _rows(job: Job, parallel: Parallel, microbatches: int) -> Schedule:
-    name, sizes = parallel.schedule, {"pipeline": parallel.pipeline, "microbatches": microbatches}
-    chunks = families.CHUNKS.get(name, parallel.chunks)
-    try:
-        rows = families.build(name, **sizes, chunks=chunks)
-        _refuse_what_the_trainer_does_not_play(rows)
-        # a family that has other chunks says so itself, but only where they are all that is wrong
-        return rows if chunks == parallel.chunks else families.build(name, **sizes, chunks=parallel.chunks)
-    except MicrobatchError as error:
-        batches = [str(m * parallel.data * job.train.microbatch) for m in error.legal]
-        more = f" (train.global_batch {' or '.join(batches)})"
-        raise MicrobatchError(error.problem, error.legal, more) from None
-
-
-def _refuse_what_the_trainer_does_not_play(rows: Schedule) -> None:
-    others = rows.kinds - {Kind.FORWARD, Kind.BACKWARD}
-    if others:
-        raise PlanError(
-            f"parallel.schedule {rows.name} has {' and '.join(sorted(others))} in its rows, which is not trained yet; "
-            f"it can be drawn: headway schedule {rows.name} --pipeline {rows.num_ranks} "
-            f"--microbatches {rows.num_microbatches}. Train with {' or '.join(_TRAINED)}."
-        )
 
 
 def _lower(rows: Schedule, reduced: frozenset[int]) -> Schedule:
@@ -203,7 +172,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
     assert isinstance(parallel, Parallel)
     later: dict[str, tuple[Any, Any]] = {
         "parallel.tensor": (parallel.tensor, 1),
-        "parallel.split": (parallel.split, "balanced"),
         "parallel.sequence_parallel": (parallel.sequence_parallel, False),
         "parallel.zero": (parallel.zero, 0),
         "parallel.offload": (parallel.offload, Offload()),

@@ -39,7 +39,7 @@ class Parallel:
     data: int = 2
     chunks: int = 1
     schedule: str = "1f1b"
-    split: str = "balanced"
+    split: str | tuple[int, ...] = "balanced"
     sequence_parallel: bool = False
     zero: int = 0
     offload: Offload | str = field(default_factory=Offload)

@@ -1,20 +1,98 @@
-"""Memory that a rank holds through the whole step: parameters, gradients and optimizer state, exactly."""
+"""Memory that a rank holds through the whole step: bytes a parameter by recipe, and what a placement cuts, exactly."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headway.model.spec import ModelSpec
+from headway.model.unit import Unit
+from headway.placement import Placement, State
 from headway.plan.plan import Plan
-from headway.units import Bytes
+from headway.units import Bytes, Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Bytes of state that one parameter costs: itself, its gradient, and what the optimizer keeps for it.
+
+    >>> print(MIXED)
+    2 parameter + 2 gradient + 12 optimizer = 16
+    """
+
+    params: int
+    grads: int
+    optimizer: int
+
+    def __str__(self) -> str:
+        return f"{self.params} parameter + {self.grads} gradient + {self.optimizer} optimizer = {self.total}"
+
+    @property
+    def total(self) -> int:
+        """All of them together."""
+        return self.params + self.grads + self.optimizer
+
+
+# 16-bit parameters and gradients; a float32 copy and two moments of Adam (Rajbhandari et al. 2020, §3.1)
+MIXED = Recipe(2, 2, 12)
+MIXED_FLOAT32_GRADIENTS = Recipe(2, 4, 12)  # gradients are added up in float32, as Megatron does
+
+
+def single(dtype: Dtype) -> Recipe:
+    """Everything in one type: parameters, gradients and two moments of Adam.
+
+    >>> single(Dtype.FLOAT32).total
+    16
+    """
+    return Recipe(dtype.bytes, dtype.bytes, 2 * dtype.bytes)
+
+
+def placed(numel: int, recipe: Recipe, placement: Placement, data: int) -> dict[str, Bytes]:
+    """Category → bytes that one rank of `data` holds of `numel` parameters: ZeRO's table (Rajbhandari et al. 2020, §5).
+
+    What is cut over the data axis is padded to equal parts. Tiers are not told apart.
+
+    >>> from headway.placement import zero
+    >>> placed(1000, MIXED, zero(1), data=8)
+    {'parameters': 2000, 'gradients': 2000, 'optimizer': 1500}
+    """
+    rows: dict[str, tuple[State, int]] = {
+        "parameters": (placement.params, recipe.params),
+        "gradients": (placement.grads, recipe.grads),
+        "optimizer": (placement.optimizer, recipe.optimizer),
+    }
+    part = -(-numel // data)
+    return {kind: Bytes((part if state.cut else numel) * size) for kind, (state, size) in rows.items()}
 
 
 def states(plan: Plan, rank: int) -> dict[str, Bytes]:
-    """Category → bytes of `rank`: the sum of its tensors, as the trainer allocates them.
+    """Category → bytes of `rank`: the sum of its tensors, as the trainer allocates them."""
+    return states_of(plan, plan.units_of_rank(rank))
+
+
+def states_of(plan: Plan, units: Iterable[Unit]) -> dict[str, Bytes]:
+    """Category → bytes of `units` on a rank that holds them.
 
     The recipe: parameters and gradients in `train.precision`; two moments of AdamW in it too, and its float32 step
     counter, one for each of a unit's slices (decayed or not).
     """
-    held = plan.units_of_rank(rank)
-    elements = sum(unit.numel for unit in held) * plan.train.precision.bytes
-    counters = sum(4 * ((unit.num_decayed > 0) + (unit.num_decayed < unit.numel)) for unit in held)
-    return {
-        "parameters": Bytes(elements),
-        "gradients": Bytes(elements),
-        "optimizer": Bytes(2 * elements + counters),
-    }
+    found = {"parameters": 0, "gradients": 0, "optimizer": 0}
+    for unit in units:
+        each = placed(unit.numel, single(plan.train.precision), plan.placement, plan.layout.size("data"))
+        for kind, size in each.items():
+            found[kind] += size
+        found["optimizer"] += 4 * ((unit.num_decayed > 0) + (unit.num_decayed < unit.numel))
+    return {kind: Bytes(size) for kind, size in found.items()}
+
+
+def korthikanti_activations(spec: ModelSpec, *, batch: int, sequence: int, core: bool) -> Bytes:
+    """Bytes that one layer keeps in 16-bit types: s·b·h·(34 + 5·a·s/h) (Korthikanti et al. 2022, §4.1, eq. 1).
+
+    s `sequence`, b `batch`, h hidden, a heads, for a feed-forward of 4h. `core` counts the part 5·a·s²·b of softmax and
+    attention dropout, which fused attention and selective recompute do not keep (eq. 6). Two of the 34 are the masks
+    of two dropouts, one byte an element, which Headway's models do not have: its own count is `model.block.cost`.
+
+    >>> tiny = ModelSpec(layers=4, hidden=64, heads=4, feed_forward=256, vocabulary=256, positions=32)
+    >>> korthikanti_activations(tiny, batch=2, sequence=32, core=False) == 34 * 32 * 2 * 64
+    True
+    """
+    kept = 34 * sequence * batch * spec.hidden
+    return Bytes(kept + (5 * spec.heads * sequence**2 * batch if core else 0))

@@ -17,6 +17,7 @@ from headway.model.spec import ModelSpec
 from headway.model.unit import Unit, units
 from headway.placement import Placement
 from headway.plan.job import Checkpoint, Data, Optimizer, Run, Train
+from headway.plan.stages import SplitName
 from headway.schedule import schedule as schedules
 from headway.schedule.check import check
 from headway.schedule.operation import Lane, Parts, Program
@@ -31,8 +32,8 @@ ScheduleText = Annotated[Schedule, PlainValidator(lambda v: schedules.parse(str(
 class Plan:
     """Model, cluster, layout, placement and schedule of a job, with everything derived already computed.
 
-    `stages`: for each stage the names of its blocks, in order. `schedule` has all passes applied; `evaluation` is
-    forward-only. `num_microbatches` is per data rank and step.
+    `stages`: for each stage the names of its blocks, in order, and `split` who cut the model so. `schedule` has all
+    passes applied; `evaluation` is forward-only. `num_microbatches` is per data rank and step.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Plan:
     cluster: Cluster
     layout: LayoutText
     placement: Placement
+    split: SplitName
     stages: tuple[tuple[str, ...], ...]
     unit_bytes: Bytes
     num_microbatches: int
@@ -63,9 +65,13 @@ class Plan:
                     f"{rows.name} has {rows.num_ranks} rows, {rows.num_stages} stages and {rows.num_microbatches} "
                     f"micro-batches, the plan {ranks}, {stages} and {self.num_microbatches}."
                 )
+        if self.schedule.ranks != self.evaluation.ranks:
+            raise PlanError(f"{self.evaluation.name} has stages on other ranks than {self.schedule.name}.")
         wanted, found = [b.name for b in blocks(self.model)], [name for stage in self.stages for name in stage]
         if found != wanted:
             raise PlanError(f"the stages hold {len(found)} blocks, not the model's {len(wanted)} in order.")
+        if not (self.stages[0] and self.stages[-1]):
+            raise PlanError("the embedding is not in the first stage, or the head not in the last.")
 
     @property
     def tokens_per_step(self) -> int:
@@ -168,9 +174,9 @@ def read(path: Path) -> Plan:
 def digest(plan: Plan) -> str:
     """Twelve hexadecimal digits that name the plan: equal plans have equal digests.
 
-    The name of the job and the place of the run's files are left out: they change nothing that is played.
+    Names and the place of the run's files are left out: they change nothing that is played.
     """
-    text = _ADAPTER.dump_json(plan, exclude={"name", "run"})
+    text = _ADAPTER.dump_json(plan, exclude={"name", "split", "run"})
     return hashlib.sha256(text).hexdigest()[:12]
 
 

@@ -110,7 +110,11 @@ def _dataclass_of(annotation: object) -> type | None:
 
 def _explain(error: ValidationError) -> str:
     """The first of pydantic's errors, in one sentence with the key, the value and what would work."""
-    key, first = _place(error.errors()[0]), error.errors()[0]
+    outer = _place(error.errors()[0])
+    # of a union's branches, the one that came farthest is the one that was meant: `[3, x]` is a list, not a word
+    inside = [each for each in error.errors() if _place(each) == outer or _place(each).startswith(f"{outer}.")]
+    first = max(inside, key=lambda each: _place(each).count("."))
+    key = _place(first)
     value = repr(first["input"])
     if first["type"] == "missing":
         return f"{key} is missing. Give it a value."
@@ -138,7 +142,7 @@ def _wanted(error: ErrorDetails) -> str:
     return _YAML_WORDS.get(said, said)
 
 
-_BRANCH = re.compile(r"[A-Z]\w*|str|literal\[.*\]|dict\[.*\]|function-.*")
+_BRANCH = re.compile(r"[A-Z]\w*|str|literal\[.*\]|dict\[.*\]|tuple\[.*\]|function-.*")
 _YAML_WORDS = {
     "an object": "a mapping",
     "a valid dictionary": "a mapping",

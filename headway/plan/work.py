@@ -84,27 +84,35 @@ def model_flops_per_token(plan: Plan) -> float:
 
 
 def _forward(plan: Plan, program: Program, operation: Operation) -> Work:
-    stage = _stage(operation.action)
-    done = _sum(plan, plan.blocks[stage])
+    action = operation.action
+    done = _sum(plan, plan.blocks[_stage(action)])
     takes = {"activations": done.saved} if program.trains else {}
-    if _has(program, operation.action, Kind.SEND_F):
-        takes["messages"] = message_bytes(plan)
-    # a received input is among the saved tensors from here on
-    gives = {"messages": message_bytes(plan)} if _has(program, operation.action, Kind.RECV_F) else {}
+    gives: dict[str, Bytes] = {}
+    received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
+    if not _passes_on(plan, action, received=received, sent=sent):
+        takes |= {"messages": message_bytes(plan)} if sent else {}
+        # a received input is among the saved tensors from here on
+        gives |= {"messages": message_bytes(plan)} if received else {}
     return Work(done.flops, done.traffic, done.kernels, takes=takes, gives=gives)
 
 
 def _backward(plan: Plan, program: Program, operation: Operation) -> Work:
-    stage = _stage(operation.action)
-    names = program.parts_of(operation.action).computed
-    members = [u for u in plan.units_of_stage(stage) if operation.part in ("", u.name)]
+    action, part = operation.action, operation.part
+    names = program.parts_of(action).computed
+    members = [u for u in plan.units_of_stage(_stage(action)) if part in ("", u.name)]
     done = _sum(plan, [block for unit in members for block in unit.blocks])
     gives = {"activations": done.saved}
-    if operation.part in ("", names[-1]) and _has(program, operation.action, Kind.RECV_B):
-        gives["messages"] = message_bytes(plan)
-    sends = operation.part in ("", names[0]) and _has(program, operation.action, Kind.SEND_B)
-    takes = {"messages": message_bytes(plan)} if sends else {}
+    takes: dict[str, Bytes] = {}
+    received, sent = _has(program, action, Kind.RECV_B), _has(program, action, Kind.SEND_B)
+    if not _passes_on(plan, action, received=received, sent=sent):
+        gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[-1:]) else {}
+        takes |= {"messages": message_bytes(plan)} if sent and part in ("", *names[:1]) else {}
     return Work(Flops(2 * done.flops), Bytes(2 * done.traffic), 2 * done.kernels, takes=takes, gives=gives)
+
+
+def _passes_on(plan: Plan, action: Action, *, received: bool, sent: bool) -> bool:
+    """Whether the stage is empty and sends the very message that it received."""
+    return received and sent and not plan.blocks[_stage(action)]
 
 
 def _message(plan: Plan, rank: int, action: Action) -> Work:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from headway.cluster.spec import Cluster
 from headway.layout import Axis
+from headway.plan.memory import single
 from headway.plan.plan import Plan
 from headway.trace import Trace
 from headway.units import Bytes, show_bytes
@@ -60,15 +61,9 @@ def fullest(trace: Trace, cluster: Cluster) -> Place:
     return Place(f"node {node} ({sharing} ranks together)", Bytes(nodes[node]), cluster.device.memory)
 
 
-def recipe(plan: Plan, trace: Trace) -> str:
-    """Bytes that a parameter costs, as the trace has them: `4 parameter + 4 gradient + …`."""
-    numel = sum(unit.numel for unit in plan.units_of_rank(0))
-    each = [trace.memory[0][kind] / numel for kind in STATES]
-    parameter, gradient, optimizer = (f"{size:.3g}" for size in each)
-    return (
-        f"Bytes a parameter in {plan.train.precision}: {parameter} parameter + {gradient} gradient + {optimizer} "
-        f"optimizer (AdamW: two moments) = {sum(each):.3g}."
-    )
+def recipe(plan: Plan) -> str:
+    """Bytes that a parameter costs: `4 parameter + 4 gradient + …`."""
+    return f"Bytes a parameter in {plan.train.precision}: {single(plan.train.precision)} (AdamW: two moments)."
 
 
 def misfit(plan: Plan, trace: Trace, place: Place) -> str:

@@ -8,13 +8,10 @@ from headway.units import Dtype, Seconds
 def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:
     """How long `work` takes once it starts: computing, then communicating.
 
-    Products and traffic are added (eager kernels do not overlap). A collective is a ring over its slowest link class:
+    A collective is a ring over its slowest link class:
     2(n − 1) messages of 1/n of the buffer (Thakur et al. 2005, §4). No contention.
     """
-    device = cluster.device
-    computing = (
-        work.flops / device.matmul[dtype] + work.traffic / device.memory_bandwidth + work.kernels * device.launch
-    )
+    computing = cluster.device.computing(work.flops, work.traffic, work.kernels, dtype)
     if not work.edge:
         return Seconds(computing)
     link, n = cluster.link(*work.group), len(work.group)

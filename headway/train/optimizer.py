@@ -35,6 +35,8 @@ class AdamW:
                 tensors.append(tensor)
             if tensors:
                 groups.append({"params": tensors, "weight_decay": settings.weight_decay if decay else 0.0})
+        # a rank of empty stages has no parameters, which torch refuses
+        groups = groups or [{"params": [torch.zeros(0)]}]
         self._adamw = torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True)
 
     def step(self, step: int, steps: int) -> None:

@@ -28,6 +28,34 @@ def test_the_tables_say_who_holds_what_and_fit_100_columns(job, capsys):
     for said in ("embedding, layers 0, 1", "layers 2, 3, head", "{0,1}, {2,3}", "{0,2}, {1,3}", "1f1b, P=2 M=4 V=1"):
         assert said in out
     assert "Fits: rank 0 needs 40.2 MiB of 80.0 GiB" in out
+    assert "balanced: Ett|ttL" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["parallel.split=E|t*4L"], ["by hand: E|t*4L", "Dearest: stage 1 (layers 0–3, head) with "]),
+        (
+            ["parallel.pipeline=3", "parallel.split=[2, 0, 2]"],
+            ["by hand: Ett||ttL", "(passes on)                       0       0 s        0 s        0 B              –"],
+        ),
+        (
+            ["parallel.pipeline=1", "parallel.schedule=interleaved", "parallel.chunks=2"],
+            ["Stages 0 and 1 share one weight (tokens); their rank holds it once, each row counts it"],
+        ),
+        (["parallel.pipeline=8"], ["balanced: E|||(t|)*4L", "4 × 8.00 KiB"]),
+        (["parallel.schedule=interleaved", "parallel.chunks=4"], ["interleaved, P=2 M=4 V=4", "balanced: E|||(t|)*4L"]),
+        (["model=gpt-175b", "parallel.pipeline=32", "data.sequence_length=2048"], ["layers 3–5", "2–4 ×"]),
+    ],
+)
+def test_stages_are_shown_with_their_split_times_and_memory_in_100_columns(job, capsys, changes, said):
+    main(["plan", job, *(word for change in changes for word in ("--set", change))])
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 100
+    for column in ("stage", "ranks", "blocks", "parameters", "forward", "backward", "states", "activations"):
+        assert column in out
+    for text in said:
+        assert text in out, out
 
 
 def test_the_json_document_agrees_with_the_plan_that_was_written(job, tmp_path, capsys):
@@ -39,6 +67,15 @@ def test_the_json_document_agrees_with_the_plan_that_was_written(job, tmp_path, 
     assert found["layout"] == {"tensor": 1, "context": 1, "data": 2, "pipeline": 2, "world": 4}
     assert found["groups"]["data"] == [[0, 1], [2, 3]]
     assert [stage["blocks"] for stage in found["stages"]] == [list(stage) for stage in plan.stages]
+    assert found["split"] == {"name": "balanced", "layout": "Ett|ttL"}
+    worst = max(found["stages"], key=lambda each: each["forward_seconds"] + each["backward_seconds"])
+    assert found["dearest"]["stage"] == worst["stage"]
+    for stage in found["stages"]:
+        assert stage["backward_seconds"] == pytest.approx(2 * stage["forward_seconds"])
+        held = found["memory"][str(stage["ranks"][0])]
+        assert stage["states"] == held["parameters"] + held["gradients"] + held["optimizer"]
+        assert stage["activations"]["peak"] == held["activations"]
+        assert stage["activations"]["microbatch"] * stage["activations"]["in_flight"] == held["activations"]
     assert found["parameters"] == sum(unit.numel for unit in plan.units)
     assert found["schedule"] | {"bubble": 0} == {
         "name": "1f1b", "pipeline": 2, "microbatches": 4, "chunks": 1, "bubble": 0,

@@ -1,9 +1,22 @@
-"""Memory that a rank holds through the step: the formula, exactly."""
+"""Memory that a rank holds through the step: the formula, exactly; and the figures of the papers and of the peers."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headway.model.block import blocks, num_parameters, shared
-from headway.plan.memory import states
+from headway.model.block import blocks, cost, num_parameters, shared
+from headway.model.spec import ModelSpec
+from headway.placement import zero
+from headway.plan.memory import (
+    MIXED,
+    MIXED_FLOAT32_GRADIENTS,
+    Recipe,
+    korthikanti_activations,
+    placed,
+    single,
+    states,
+)
+from headway.units import Dtype
 
 
 def _parameters(plan):
@@ -50,3 +63,87 @@ def test_double_precision_doubles_everything_but_the_step_counters(plan_of):
     assert two["parameters"] == 2 * one["parameters"]
     counters = one["optimizer"] - 2 * one["parameters"]
     assert two["optimizer"] == 2 * two["parameters"] + counters
+
+
+@pytest.mark.parametrize(
+    ("recipe", "bytes_a_parameter"),
+    [(MIXED, 16), (MIXED_FLOAT32_GRADIENTS, 18), (single(Dtype.FLOAT32), 16), (single(Dtype.FLOAT64), 32)],
+)
+def test_a_parameter_costs_what_its_recipe_says(recipe, bytes_a_parameter):
+    """16: Rajbhandari et al. 2020, §3.1. 18: Megatron without its distributed optimizer, gradients in float32."""
+    assert recipe.total == bytes_a_parameter
+    assert sum(placed(1000, recipe, zero(0), data=8).values()) == 1000 * bytes_a_parameter
+
+
+def test_zeros_table_comes_out_of_its_placements():
+    """Rajbhandari et al. 2020, figure 1: 7.5 B parameters, 64 ranks, 16 bytes a parameter, in GB of 10^9."""
+    table = [sum(placed(7_500_000_000, MIXED, zero(stage), data=64).values()) / 1e9 for stage in range(4)]
+    assert [round(gigabytes, 1) for gigabytes in table] == [120.0, 31.4, 16.6, 1.9]
+
+
+@given(st.integers(1, 10**6), st.integers(1, 130), st.sampled_from([MIXED, MIXED_FLOAT32_GRADIENTS, Recipe(1, 1, 3)]))
+def test_what_is_cut_covers_the_whole_and_no_more_than_a_padding(numel, data, recipe):
+    whole = placed(numel, recipe, zero(0), data)
+    for stage in (1, 2, 3):
+        held = placed(numel, recipe, zero(stage), data)
+        for kind, size in held.items():
+            assert size == whole[kind] or whole[kind] <= size * data < whole[kind] + data * whole[kind] // numel
+    assert placed(numel, recipe, zero(3), data=1) == whole
+
+
+TINY = ModelSpec(layers=4, hidden=64, heads=4, feed_forward=256, vocabulary=256, positions=32)
+
+
+def test_the_tiny_models_states_are_megatrons_without_what_its_estimate_leaves_out():
+    """Megatron's estimate for the first of two pipeline ranks: 2,074,752 bytes, 18 a parameter.
+
+    Of our model's parameters it counts no biases of linear layers and no positions. It puts the final norm with the
+    layers and shares it out over the ranks, where our split has it whole in the last stage.
+    """
+    embedding, *layers, head = blocks(TINY)
+    counted = [p for layer in layers[:2] for p in layer.parameters if "norm" in p.name or not p.name.endswith(".bias")]
+    assert num_parameters(counted) == 2 * (12 * 64**2 + 4 * 64)
+    final_norm = num_parameters([p for p in head.parameters if "norm" in p.name])
+    numel = num_parameters([*counted, *shared(TINY)]) + final_norm // 2
+    assert numel == 115_264
+    assert sum(placed(numel, MIXED_FLOAT32_GRADIENTS, zero(0), data=1).values()) == 2_074_752
+    # what it leaves out, of our own first stage
+    left_out = num_parameters(embedding.parameters) + 2 * 9 * 64 - final_norm // 2
+    ours = [p for block in (embedding, *layers[:2]) for p in block.parameters]
+    assert num_parameters([*ours, *shared(TINY)]) == numel + left_out
+
+
+def test_the_tiny_models_activations_are_megatrons_with_the_dropouts_that_ours_lacks():
+    """Megatron's estimate for the first of two ranks, two micro-batches in flight: 566,272 bytes.
+
+    Two layers at 34·s·b·h, the core of attention not kept, and 8 bytes a token, the tokens themselves, which our
+    embedding saves too. The rest stands for what our model does not have: dropout behind the embedding, whose mask is
+    a byte an element.
+    """
+    s, b, h, in_flight = 32, 2, TINY.hidden, 2
+    layers = 2 * in_flight * korthikanti_activations(TINY, batch=b, sequence=s, core=False)
+    assert layers == 557_056
+    tokens = in_flight * cost(TINY, blocks(TINY)[0], batch=b, sequence=s, dtype=Dtype.FLOAT32).saved
+    assert tokens == 8 * s * b * in_flight
+    mask = in_flight * s * b * h
+    assert layers + tokens + mask == 566_272
+
+
+@pytest.mark.parametrize(("batch", "sequence"), [(1, 8), (2, 32), (4, 31)])
+def test_our_own_activations_of_a_layer_are_korthikantis_without_dropout(batch, sequence):
+    """In 16-bit, that is half of our float32: 34 less two masks of a byte an element, and the statistics beside it.
+
+    The statistics: mean and deviation of two norms, and the log-sum-exp of each head in fused attention.
+    """
+    elements = sequence * batch * TINY.hidden
+    theirs = korthikanti_activations(TINY, batch=batch, sequence=sequence, core=False)
+    ours = cost(TINY, blocks(TINY)[1], batch=batch, sequence=sequence, dtype=Dtype.FLOAT32).saved
+    statistics = sequence * batch * (4 + TINY.heads)
+    assert ours == 2 * (theirs - 2 * elements) + 4 * statistics
+
+
+def test_the_core_of_attention_is_five_bytes_for_each_head_and_pair_of_tokens():
+    """Korthikanti et al. 2022, eq. 1, on GPT-3 175B: the core is 80 / (34 + 80) of a layer (§5)."""
+    gpt = ModelSpec(96, 12288, 96, 4 * 12288, 51200, 2048)
+    whole = korthikanti_activations(gpt, batch=1, sequence=2048, core=True)
+    assert whole == 2048 * 12288 * (34 + 80)

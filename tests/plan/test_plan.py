@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headway.errors import PlanError
 from headway.plan import plan as plans
 from headway.plan.job import Run
+from headway.schedule import schedule as schedules
 from headway.schedule.operation import Lane
 
 _PARALLEL = st.fixed_dictionaries(
@@ -67,6 +68,25 @@ def test_the_digest_does_not_change_with_names_and_places(plan_of):
     moved = dataclasses.replace(plan, name="other", run=Run(directory="elsewhere"))
     assert plans.digest(moved) == plans.digest(plan)
     assert moved != plan
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"stages": ((), ("embedding", "layers.0", "layers.1", "layers.2", "layers.3", "head"))},
+            "not in the first stage",
+        ),
+        ({"stages": (("embedding", "layers.0", "layers.1", "layers.2", "layers.3", "head"), ())}, "not in the last"),
+        ({"evaluation": "# e\n1F0,1F1,1F2,1F3\n0F0,0F1,0F2,0F3\n"}, "has stages on other ranks than 1f1b"),
+    ],
+)
+def test_a_plan_whose_parts_do_not_belong_together_is_refused(plan_of, change, says):
+    plan = plan_of()
+    if "evaluation" in change:
+        change = {"evaluation": schedules.parse(change["evaluation"])}
+    with pytest.raises(PlanError, match=says):
+        dataclasses.replace(plan, **change)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"layout": 5}', '{"schedule": {}}', "null"])

@@ -17,6 +17,8 @@ LAYOUTS = [
     {"pipeline": 2, "data": 2, "schedule": "gpipe", "unit_bytes": 1},
     {"pipeline": 2, "data": 2, "schedule": "interleaved", "chunks": 2},
     {"pipeline": 1, "data": 2, "schedule": "interleaved", "chunks": 3, "unit_bytes": 1},
+    {"pipeline": 4, "data": 2, "split": "E|||t*4L"},
+    {"pipeline": 2, "data": 1, "schedule": "interleaved", "chunks": 3, "split": "E||t*4|||L", "unit_bytes": 1},
 ]
 each = pytest.mark.parametrize("parallel", LAYOUTS, ids=str)
 
@@ -132,6 +134,18 @@ def test_the_expanded_backward_does_what_the_whole_one_does(plan_of):
     for taken in ("takes", "gives"):
         together = sum((Counter(getattr(done, taken)) for done in parts), Counter())
         assert dict(together) == getattr(whole, taken)
+
+
+def test_an_empty_stage_computes_nothing_and_passes_on_the_buffer_that_it_received(plan_of):
+    plan = _plan(plan_of, {"pipeline": 3, "data": 1, "split": "Ett||ttL"})
+    for text in ("1F0", "1B0"):
+        done = _work(plan, 1, text)
+        assert (done.flops, done.traffic, done.kernels) == (0, 0, 0)
+        assert not any(done.takes.values())
+        assert not any(done.gives.values())
+    size = B * S * H * 4
+    assert _work(plan, 1, "1RECV_F0").takes == _work(plan, 1, "1SEND_F0").gives == {"messages": size}
+    assert _work(plan, 1, "1RECV_B0").takes == _work(plan, 1, "1SEND_B0").gives == {"messages": size}
 
 
 def test_an_edge_of_a_collective_is_its_ranks():

@@ -121,7 +121,44 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "model: {preset: gpt-tiny, heads: 3}",
         "model.heads must divide model.hidden: 128 over 3 heads leaves 2. Use heads 2, or hidden 126.",
     ),
-    ("too many stages", "parallel: {pipeline: 8, data: 1}", "does not fill 8 stages. Use at most 6 stages"),
+    # splits by hand
+    (
+        "split over too few stages",
+        "parallel: {pipeline: 3, split: [2, 2]}",
+        "parallel.split has 2 stages, but parallel.pipeline 3 × parallel.chunks 1 makes 3. Say for each of the 3 how",
+    ),
+    (
+        "split over stages for two chunks",
+        "parallel: {split: [1, 1, 1, 1]}",
+        "parallel.split has 4 stages, but parallel.pipeline 2 × parallel.chunks 1 makes 2. Say for each of the 2 how "
+        "many layers it holds (0 is a stage that passes on what it gets), or set parallel.chunks 2.",
+    ),
+    (
+        "split with a layer too many",
+        "parallel: {split: [3, 2]}",
+        "parallel.split holds 3 + 2 = 5 layers, but the model has 4. Take away 1, or set model.layers.",
+    ),
+    (
+        "split with a layer too few",
+        'parallel: {split: "E|t*3L"}',
+        "parallel.split holds 0 + 3 = 3 layers, but the model has 4. Add 1, or set model.layers.",
+    ),
+    ("split with a negative stage", "parallel: {split: [5, -1]}", "parallel.split has a stage of -1 layers. Use 0"),
+    ("split of nothing", "parallel: {split: []}", "parallel.split has 0 stages, but parallel.pipeline 2"),
+    ("split of words", "parallel: {split: [two, 2]}", "parallel.split.0 is 'two', but should be a whole number."),
+    ("split of halves", "parallel: {split: [2, 1.5]}", "parallel.split.1 is 1.5, but should be a whole number."),
+    ("split that is a number", "parallel: {split: 2}", "parallel.split is 2, but should be a word or a list."),
+    ("split misspelt", "parallel: {split: balancd}", "has b at position 1, which means nothing there. E is the"),
+    ("layout without embedding", 'parallel: {split: "tt|ttL"}', "has no E: the embedding, which comes first."),
+    ("layout without head", 'parallel: {split: "Ett|tt"}', "has no L: the head, which comes last."),
+    ("layout with two heads", 'parallel: {split: "Ett|ttLL"}', "has the head L 2 times, the second at position 8."),
+    (
+        "layout with multi-token prediction",
+        'parallel: {split: "Ett|ttmL"}',
+        "has m at position 7: a multi-token-prediction layer, which Headway's models do not have.",
+    ),
+    ("layout with an open group", 'parallel: {split: "E(t|t"}', "opens a ( at position 2 that nothing closes."),
+    ("layout with an empty repeat", 'parallel: {split: "Et*|tL"}', "has a * at position 3 without a number from 1 on"),
     (
         "layout larger than the cluster",
         "parallel: {pipeline: 5, data: 16}\ntrain: {global_batch: 64}",
@@ -147,7 +184,6 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ("parallel auto", "parallel: auto", "parallel: auto needs the planner, which is not built yet."),
     ("tensor axis", "parallel: {tensor: 2}", "parallel.tensor: 2 is not built yet. Leave it at 1."),
     ("zero", "parallel: {zero: 1}", "parallel.zero: 1 is not built yet. Leave it at 0."),
-    ("split by hand", 'parallel: {split: "Et|tL"}', "parallel.split: Et|tL is not built yet."),
     ("sequence parallel", "parallel: {sequence_parallel: true}", "parallel.sequence_parallel"),
     ("offload", "parallel: {offload: {optimizer: host}}", "parallel.offload"),
     ("offload by name", "parallel: {offload: zero-offload}", "parallel.offload"),

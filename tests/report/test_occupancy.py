@@ -8,7 +8,7 @@ from headway.sim.simulate import simulate
 from headway.trace import Changes, Span, Trace, as_columns
 from headway.units import Seconds
 
-SPAN = Span(0, "compute", "0F0", Seconds(0.0), Seconds(8.0))
+SPANS = as_columns(Span(0, "compute", f"0F{i}", Seconds(float(i)), Seconds(i + 1.0)) for i in range(8))
 
 
 def _held(*changes):
@@ -18,8 +18,8 @@ def _held(*changes):
 
 
 def _lines(held):
-    trace = Trace("predicted", as_columns([SPAN]), {0: {"parameters": 99}}, held)
-    scale = fit([trace], columns=15, coloured=False)
+    trace = Trace("predicted", SPANS, {0: {"parameters": 99}}, held)
+    scale = fit([trace], columns=15, coloured=True)
     assert scale.rate == 1.0
     return ["".join(piece.text for piece in line) for line in occupancy(trace, scale)]
 
@@ -37,10 +37,7 @@ def test_of_changes_at_one_time_only_the_last_counts():
 
 
 def test_a_trace_without_memory_over_time_has_no_lines():
-    assert (
-        occupancy(Trace("measured", as_columns([SPAN]), {0: {"parameters": 9}}), fit([], columns=9, coloured=False))
-        == ()
-    )
+    assert occupancy(Trace("measured", SPANS, {0: {"parameters": 9}}), fit([], columns=9, coloured=False)) == ()
 
 
 def test_the_fullest_bar_of_a_plan_is_the_peak_of_its_fullest_rank(plan_of):

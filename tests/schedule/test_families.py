@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from headway.errors import ScheduleError
 from headway.schedule import families, passes
-from headway.schedule.action import Kind
+from headway.schedule.action import Action, Kind
 from headway.schedule.check import check
-from headway.schedule.schedule import from_csv, to_csv
+from headway.schedule.row import row
+from headway.schedule.schedule import Schedule, to_csv
 
 EXPECTED = json.loads((Path(__file__).parent.parent / "golden" / "schedules_expected.json").read_text())
 MICROBATCHES = range(1, 17)
@@ -116,30 +117,6 @@ def test_every_family_of_split_backwards_passes_the_check_for_all_sizes(pipeline
         assert all(len(row) == 3 * schedule.num_microbatches * len(schedule.stages(0)) for row in schedule.rows)
 
 
-def test_an_evaluation_takes_every_microbatch_forward_only():
-    rows = from_csv(
-        "0F0,0F1,0F2,2F0,2F1,2F2,2B0,2B1,2B2,0B0,0B1,0B2\n1F0,1F1,1F2,3F0,3F1,3F2,3B0,3B1,3B2,1B0,1B1,1B2\n"
-    )
-    assert to_csv(families.forward_only(rows)) == "0F0,0F1,2F0,2F1,0F2,2F2\n1F0,1F1,3F0,3F1,1F2,3F2\n"
-
-
-def test_an_evaluation_of_a_v_goes_down_the_ranks_and_up_again():
-    rows = families.build("zb-v", pipeline=2, microbatches=3, chunks=2)
-    assert to_csv(families.forward_only(rows)) == "0F0,0F1,3F0,3F1,0F2,3F2\n1F0,1F1,2F0,2F1,1F2,2F2\n"
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(1, 9))
-def test_an_evaluation_can_finish_wherever_the_stages_lie(owners, microbatches):
-    names = sorted(set(owners))
-    rows = [
-        [f"{stage}F{i}" for stage in range(len(owners)) if owners[stage] == owner for i in range(microbatches)]
-        for owner in names
-    ]
-    placed = from_csv("".join(",".join(row) + "\n" for row in rows))
-    evaluation = check(passes.add_messages(check(families.forward_only(placed))))
-    assert evaluation.ranks == placed.ranks
-
-
 def test_pipedream_2bw_computes_a_batch_of_p_microbatches_with_the_version_before_the_last():
     """Narayanan et al. 2021, 2BW, §3.1 and figure 2: W(b + 1) = W(b) − ν∇f(W(b − 1))."""
     assert to_csv(families.build("pipedream-2bw", pipeline=2, microbatches=6)) == (
@@ -153,12 +130,21 @@ def test_no_batch_of_pipedream_2bw_uses_a_version_that_is_not_made_yet(pipeline)
     """Version v needs the backwards of all micro-batches of batches before v."""
     schedule = check(families.build("pipedream-2bw", pipeline=pipeline, microbatches=5 * pipeline))
     check(passes.add_messages(schedule))
-    for row in schedule.rows:
+    for actions in schedule.rows:
         done = 0
-        for action in row:
+        for action in actions:
             done += action.kind is Kind.BACKWARD
             if action.kind is Kind.USE:
                 assert done >= pipeline * action.microbatch
+
+
+def test_an_evaluation_takes_every_microbatch_forward_only_on_the_ranks_that_hold_its_stages():
+    interleaved = families.build("interleaved", pipeline=2, microbatches=4, chunks=2)
+    assert to_csv(families.forward_only(interleaved)) == (
+        "0F0,0F1,2F0,2F1,0F2,0F3,2F2,2F3\n1F0,1F1,3F0,3F1,1F2,1F3,3F2,3F3\n"
+    )
+    zb_v = families.build("zb-v", pipeline=2, microbatches=3, chunks=2)
+    assert to_csv(families.forward_only(zb_v)) == "0F0,0F1,3F0,3F1,0F2,3F2\n1F0,1F1,2F0,2F1,1F2,2F2\n"
 
 
 @pytest.mark.parametrize("pipeline", range(1, 9))
@@ -166,11 +152,11 @@ def test_the_invariants_of_a_row_hold_for_all_sizes(pipeline):
     """Megatron's `test_get_pipeline_parallel_order` and torch's `_validate_schedule`."""
     for schedule in _all_sizes(pipeline):
         m, chunks = schedule.num_microbatches, schedule.num_stages // pipeline
-        for rank, row in enumerate(schedule.rows):
-            assert len(row) == len(set(row)) == 2 * m * chunks
-            assert {action.stage for action in row} == set(range(rank, pipeline * chunks, pipeline))
+        for rank, actions in enumerate(schedule.rows):
+            assert len(actions) == len(set(actions)) == 2 * m * chunks
+            assert {action.stage for action in actions} == set(range(rank, pipeline * chunks, pipeline))
             seen, running = set(), 0
-            for action in row:
+            for action in actions:
                 running += 1 if action.kind is Kind.FORWARD else -1
                 assert running >= 0
                 if action.kind is Kind.FORWARD:
@@ -189,16 +175,28 @@ def test_every_family_passes_the_check_with_messages_for_all_sizes(pipeline):
 
 
 @pytest.mark.parametrize("pipeline", range(1, 9))
-def test_an_evaluation_passes_the_check_with_messages(pipeline):
-    for m in (1, 2, 5, 8, 16):
-        for v in (1, 2, 4):
-            check(
-                passes.add_messages(
-                    families.forward_only(
-                        families.build("interleaved", pipeline=pipeline, microbatches=pipeline * m, chunks=v)
-                    )
-                )
-            )
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_an_evaluation_of_every_family_passes_the_check_with_messages(pipeline, family):
+    for groups in (1, 2, 3):
+        for v in (1, 2, 4) if family == "interleaved" else (families.CHUNKS[family],):
+            training = families.build(family, pipeline=pipeline, microbatches=pipeline * groups, chunks=v)
+            evaluation = check(passes.add_messages(families.forward_only(training)))
+            assert evaluation.ranks == training.ranks
+            assert evaluation.num_microbatches == training.num_microbatches
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=14), st.integers(1, 13))
+def test_an_evaluation_finishes_wherever_the_stages_are(owners, microbatches):
+    """Any stage on any rank: `check` plays it with sends that complete only with their receives."""
+    ranks = {owner: place for place, owner in enumerate(sorted(set(owners)))}
+    rows = [[] for _ in ranks]
+    for kind in (Kind.FORWARD, Kind.BACKWARD):
+        for stage, owner in enumerate(owners):
+            rows[ranks[owner]] += [Action(kind, stage, index) for index in range(microbatches)]
+    evaluation = families.forward_only(Schedule("any", tuple(map(row, rows))))
+    check(passes.add_steps(passes.add_messages(evaluation)))
+    assert evaluation.ranks == {stage: ranks[owner] for stage, owner in enumerate(owners)}
+    assert evaluation.num(Kind.FORWARD) == len(owners) * microbatches
 
 
 @pytest.mark.parametrize("key", EXPECTED)

@@ -16,7 +16,7 @@ SCHEDULES = [
     families.build("1f1b", pipeline=1, microbatches=3),
     families.build("interleaved", pipeline=3, microbatches=6, chunks=2),
     families.build("interleaved", pipeline=1, microbatches=2, chunks=3),
-    families.forward_only(families.build("interleaved", pipeline=3, microbatches=6, chunks=2)),
+    families.forward_only(families.build("zb-v", pipeline=3, microbatches=4, chunks=2)),
     families.build("zb-h1", pipeline=4, microbatches=8),
     families.build("zb-h2", pipeline=3, microbatches=7),
     families.build("zb-v", pipeline=3, microbatches=6, chunks=2),

@@ -1,6 +1,8 @@
 """The layouts that the numbers and the conformance of the trainer are tested on; no torch here."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from headway.plan.build import build
 from headway.plan.job import Data, Job, Optimizer, Parallel, Train
@@ -23,6 +25,9 @@ class Case:
     valid: tuple[int, ...] = ()  # valid targets of each sequence; all if empty
     unit_bytes: int = 0  # every block a unit of its own
     precision: Dtype = Dtype.FLOAT64
+    layers: int = 7
+    split: str = "balanced"
+    rows: str = ""  # a schedule of its own, as CSV, in place of a family
 
     @property
     def world(self) -> int:
@@ -35,17 +40,19 @@ class Case:
         units = "-merged" if self.unit_bytes else ""
         sizes = f"P{self.pipeline}-V{self.chunks}-D{self.data}-M{self.microbatches}"
         precision = "" if self.precision is Dtype.FLOAT64 else f"-{self.precision}"
-        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}"
+        split = "" if self.split == "balanced" and self.layers == 7 else f"-{self.layers} layers-{self.split}"
+        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}"
 
     def plan(self) -> Plan:
         job = Job(
-            model={"layers": 7, "hidden": 16, "heads": 2, "feed_forward": 24, "vocabulary": 260, "positions": 12}
-            | {"tied": self.tied},
+            model={"hidden": 16, "heads": 2, "feed_forward": 24, "vocabulary": 260, "positions": 12}
+            | {"layers": self.layers, "tied": self.tied},
             parallel=Parallel(
                 pipeline=self.pipeline,
                 data=self.data,
                 chunks=self.chunks,
-                schedule=self.schedule,
+                schedule=f"{self.schedule}.csv" if self.rows else self.schedule,
+                split=self.split,
                 unit_bytes=Bytes(self.unit_bytes),
             ),
             data=Data(sequence_length=8),
@@ -58,7 +65,9 @@ class Case:
                 reduce_dtype=self.precision,
             ),
         )
-        return build(job, name="case")
+        with TemporaryDirectory() as folder:
+            (Path(folder) / f"{self.schedule}.csv").write_text(self.rows)
+            return build(job, name="case", folder=Path(folder))
 
 
 def matrix() -> list[Case]:
@@ -77,6 +86,52 @@ def matrix() -> list[Case]:
     masked = (1, 7, 3, 5)
     found += [Case(p, 1, d, "1f1b", 4 // d, valid=masked) for p in (1, 2) for d in (1, 2, 4)]
     found.append(Case(2, 2, 2, "interleaved", 2, valid=masked))
+    return found
+
+
+# stages 0 and 3 on rank 0, 1 and 2 on rank 1; the last stage turns a micro-batch round with no message
+V_SHAPED = """\
+0F0,0F1,3F0,3B0,0F2,3F1,3B1,0B0,3F2,3B2,0B1,0F3,3F3,3B3,0B2,0B3
+1F0,2F0,1F1,2F1,2B0,1B0,1F2,2F2,2B1,1B1,2B2,1B2,1F3,2F3,2B3,1B3
+"""
+# torch's way to write idle time and messages; the second micro-batch goes first
+BY_HAND = """\
+0F1,0SEND_F1,0F0,0SEND_F0,,0RECV_B1,0B1,0RECV_B0,0B0
+,1RECV_F1,1F1,1B1,1SEND_B1,1RECV_F0,1F0,1B0,1SEND_B0
+"""
+# three stages on one rank, two on another, and the first on the last
+SCATTERED = """\
+1F0,2F0,3F0,1F1,2F1,3F1,3B0,2B0,1B0,3B1,2B1,1B1
+4F0,5F0,5B0,4B0,4F1,5F1,5B1,4B1
+0F0,0F1,0B0,0B1
+"""
+
+
+def splits() -> list[Case]:
+    """Stages without layers or without anything, uneven ones, and schedules of one's own with their placement."""
+    found = [
+        Case(4, 1, 1, "1f1b", 4, layers=3),  # balanced: the head stands alone
+        Case(4, 1, 2, "gpipe", 4, layers=3, tied=False),
+        Case(4, 1, 1, "1f1b", 8, layers=1, clip=1e9),  # balanced: an empty stage behind the embedding
+        Case(4, 1, 2, "1f1b", 4, layers=3, split="Et||t|tL"),  # empty in the middle, with and without replicas
+        Case(4, 1, 2, "1f1b", 4, layers=4, split="E|tt|tt|L"),  # embedding and head alone: Megatron-LM #1852
+        Case(4, 1, 1, "gpipe", 2, layers=3, split="E||ttt|L", tied=False),
+        Case(3, 1, 1, "1f1b", 5, layers=2, split="Ett||L", unit_bytes=10**6),  # the middle rank holds nothing
+        Case(2, 1, 2, "1f1b", 4, split="Et*6|tL"),  # uneven
+        Case(2, 2, 1, "interleaved", 6, split="E|t*3||t*4L"),
+        Case(2, 2, 2, "interleaved", 4, layers=3, split="Et|t||tL", unit_bytes=10**6),
+        Case(4, 2, 1, "interleaved", 4, layers=2),  # balanced over more stages than blocks
+        Case(2, 3, 1, "interleaved", 4, layers=3, split="E||ttt|||L"),  # several empty ones in a row
+        Case(1, 4, 2, "interleaved", 2, layers=1, split="E||t|L"),
+    ]
+    found += [Case(2, 2, data, "v", 4, tied, rows=V_SHAPED) for tied in (True, False) for data in (1, 2)]
+    found += [
+        Case(2, 2, 2, "v", 4, layers=3, split="E|||tttL", rows=V_SHAPED, valid=(1, 7, 3, 5, 8, 2, 4, 6)),
+        Case(2, 1, 2, "by-hand", 2, rows=BY_HAND),
+        Case(3, 2, 1, "scattered", 2, rows=SCATTERED),
+    ]
+    # fewer micro-batches than ranks
+    found += [Case(4, 1, 2, "1f1b", 1), Case(4, 1, 1, "1f1b", 3), Case(4, 1, 1, "gpipe", 2)]
     return found
 
 

@@ -49,7 +49,7 @@ def one(case: Case) -> dict[str, object]:
     part = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
     reference = Reference(plan)
     peak, largest = 0, 0.0
-    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters"), 0.0)
+    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "evaluation"), 0.0)
     for step in range(plan.train.steps):
         tokens, targets = batch(case, plan, step)
         places = part.places()
@@ -70,6 +70,9 @@ def one(case: Case) -> dict[str, object]:
                 assert gradient.isfinite().all()
                 worst["gradients"] = max(worst["gradients"], (gradient - expected).abs().max().item())
                 largest = max(largest, expected.abs().max().item())
+    tokens, targets = batch(case, plan, plan.train.steps)
+    evaluated = trainer.evaluate([Batch(tokens[places].numpy(), targets[places].numpy())])
+    worst["evaluation"] = abs(evaluated - reference.evaluate(tokens, targets))
     digest = hashlib.sha256()
     for unit in stage.units.values():
         digest.update(unit.params.detach().numpy().tobytes())

@@ -40,6 +40,12 @@ class Reference:
         self.adamw.step()
         return loss.item(), norm.item()
 
+    def evaluate(self, tokens: Tensor, targets: Tensor) -> float:
+        """Loss on [B, s], nothing learned."""
+        with torch.no_grad():
+            logits = self.logits(tokens)
+            return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100).item()
+
     def logits(self, tokens: Tensor) -> Tensor:
         spec, p = self.plan.model, self.p
         x = p["embedding.tokens.weight"][tokens] + p["embedding.positions.weight"][: tokens.shape[1]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.cases import MAX_WORLD, Case, matrix, sampled, single_precision
+from tests.train.cases import MAX_WORLD, Case, matrix, sampled, single_precision, splits
 from tests.train.launching import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -25,8 +25,9 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 @pytest.fixture(scope="module", params=["sampled", pytest.param("full", marks=pytest.mark.full)])
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
+    cases += splits()
     everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB]
-    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=240 if len(cases) < 99 else 1200)
+    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=400 if len(cases) < 99 else 1200)
     assert set(found) >= {case.id for case in cases}
     return found
 
@@ -43,7 +44,7 @@ def test_the_sample_touches_every_axis():
     assert len(axes["clip"]) == len(axes["unit_bytes"]) == len(axes["valid"]) == 2
 
 
-@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters"])
+@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "evaluation"])
 def test_every_layout_equals_one_process(played, quantity):
     worst = {name: each["worst"][quantity] for name, runs in played.items() for each in runs if "float32" not in name}
     assert {name: error for name, error in worst.items() if not error <= TOLERANCE} == {}
