@@ -91,7 +91,7 @@ def start(plan: Plan, worker: Worker) -> torch.device:
         )
     except RuntimeError as error:
         raise JobError(
-            f"the ranks do not meet at {host}:{worker.port}: {_first_line(error).rstrip('.')}. MASTER_ADDR and MASTER_PORT name "
+            f"the ranks do not meet at {host}:{worker.port} ({_first_line(error)}). MASTER_ADDR and MASTER_PORT name "
             f"another place: an address of rank 0's node that every node reaches, and a port that is free there."
         ) from error
     return device

@@ -32,9 +32,9 @@ def test_the_order_is_that_of_the_steps_whoever_is_ready_first(workers):
 @pytest.mark.parametrize("first", [0, 4, 7])
 def test_batches_are_those_of_no_thread_over_an_epochs_end_and_from_any_step(workers, first):
     """39 samples in an epoch, which ends in the middle of step 6's batch of 6."""
-    part = Slice(0, 1, 2, 3)
+    part, samples = Slice(0, 1, 2, 3), Samples(stream(np.arange(157), (0, 157)), 4, seed=5)
 
-    def read(step, samples=Samples(stream(np.arange(157), (0, 157)), 4, seed=5)):
+    def read(step):
         return samples.train_batch(step, part).tokens.tolist()
 
     with ahead(read, first=first, end=15, workers=workers) as batches:
@@ -63,18 +63,21 @@ def test_an_error_is_raised_as_itself_where_its_value_would_have_come(workers):
             raise OSError(5, "the disk is gone")
         return step
 
-    seen = []
-    with pytest.raises(OSError, match="the disk is gone"), ahead(read, first=0, end=9, workers=workers) as values:
-        seen.extend(iter(values.__next__, 2))
-        next(values)
-    assert seen == [0, 1]
+    with ahead(read, first=0, end=9, workers=workers) as values:
+        assert [next(values), next(values), next(values)] == [0, 1, 2]
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(values)
     assert not _threads()
 
 
 def test_leaving_early_drops_what_has_not_begun_and_ends_the_threads():
-    with pytest.raises(KeyboardInterrupt), ahead(_slowly, first=0, end=10**9, workers=2) as values:
-        assert next(values) == 0
-        raise KeyboardInterrupt
+    def interrupted():
+        with ahead(_slowly, first=0, end=10**9, workers=2) as values:
+            next(values)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert not _threads()
 
 
