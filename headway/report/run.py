@@ -15,31 +15,31 @@ from headway.units import Seconds
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that has ended with its files: `measured` is the trace of step `traced_step`."""
+    """A run that has ended with its files.
+
+    `measured` is the trace of step `traced_step` (1 is the first), `measured_step` the median of all steps' seconds.
+    """
 
     directory: Path
     plan: Plan
     summary: dict[str, Any]
     predicted: Trace
     measured: Trace
-
-    @property
-    def measured_step(self) -> Seconds:
-        """The median of the steps' seconds."""
-        return Seconds(self.summary["measured_step_seconds"])
-
-    @property
-    def traced_step(self) -> int:
-        """The step (1 is the first) whose trace was kept."""
-        return int(self.summary["traced_step"])
+    measured_step: Seconds
+    traced_step: int
 
 
 def read(directory: Path) -> Run:
     """The run in `directory`; PlanError, with what to do, where there is none or it has not ended with its files."""
     plan = plans.read(_file(directory, "plan.json"))
-    summary = json.loads(_file(directory, "summary.json").read_text(encoding="utf-8"))
+    path = _file(directory, "summary.json")
     predicted, measured = (traces.read(_file(directory, f"{name}.trace.json.gz")) for name in ("predicted", "measured"))
-    return Run(directory, plan, summary, predicted, measured)
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        step, traced = Seconds(float(summary["measured_step_seconds"])), int(summary["traced_step"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise PlanError(f"{path} is not a summary that this version of Headway wrote ({error!r}).") from None
+    return Run(directory, plan, summary, predicted, measured, step, traced)
 
 
 def weights(path: Path) -> Path:

@@ -37,6 +37,13 @@ def test_a_run_that_has_not_ended_says_what_is_missing_and_what_to_do(directory,
         read(directory)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"measured_step_seconds": 0.5}'])
+def test_a_summary_that_cannot_be_used_is_refused_by_name(directory, text):
+    (directory / "summary.json").write_text(text)
+    with pytest.raises(PlanError, match=r"summary\.json is not a summary that this version of Headway wrote"):
+        read(directory)
+
+
 def test_a_directory_that_is_no_run_is_told_from_one_that_is_not_there(directory):
     with pytest.raises(PlanError, match=r"there is no run .*/nowhere\. Name the directory that headway train made"):
         read(directory / "nowhere")
