@@ -12,7 +12,8 @@ def run_ranks(script: Path, arguments: list[str], world: int, timeout: float) ->
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
-    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parent)}
+    paths = [str(script.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), *arguments],
