@@ -1,26 +1,84 @@
 """The only reader of environment variables, and of what this machine is."""
 
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headway.errors import PlanError
 from headway.units import Bytes
+
+LOOPBACK = "127.0.0.1"
+PORTS = range(20_000, 30_000)  # where the ranks of a Slurm step meet; below what Linux gives to connections (32768 on)
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What torchrun tells a worker process: its place in the job."""
+    """What the launcher tells a worker process: its place in the job, and where rank 0 waits for the others."""
 
     rank: int
     local_rank: int
     world: int
+    address: str
+    port: int
 
 
-def worker() -> Worker | None:
-    """This process's place if torchrun (or a launcher with its variables) started it, else None."""
-    env = os.environ
-    if not all(name in env for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
+def worker(variables: Mapping[str, str] = os.environ) -> Worker | None:
+    """This process's place if torchrun (or a launcher with its variables) or Slurm's srun started it, else None."""
+    if all(name in variables for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
+        rank, local_rank, world = (int(variables[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+        return Worker(rank, local_rank, world, variables["MASTER_ADDR"], int(variables["MASTER_PORT"]))
+    return _slurm_worker(variables)
+
+
+def _slurm_worker(variables: Mapping[str, str]) -> Worker | None:
+    """This task's place in a step of several tasks.
+
+    The shell of sbatch or salloc has SLURM_PROCID and SLURM_NTASKS too, but only srun makes a step and says how many
+    tasks it has; a step of one task is an interactive shell, or a job that starts its own workers.
+    """
+    world = int(variables.get("SLURM_STEP_NUM_TASKS", 1))
+    if "SLURM_STEP_ID" not in variables or "SLURM_PROCID" not in variables or world == 1:
         return None
-    return Worker(int(env["RANK"]), int(env["LOCAL_RANK"]), int(env["WORLD_SIZE"]))
+    hosts = expand_hosts(variables["SLURM_STEP_NODELIST"])
+    first = LOOPBACK if len(hosts) == 1 else hosts[0]
+    # steps of a job that run at once meet at ports of their own
+    number = 16 * int(variables["SLURM_JOB_ID"]) + int(variables["SLURM_STEP_ID"])
+    return Worker(
+        int(variables["SLURM_PROCID"]),
+        int(variables["SLURM_LOCALID"]),
+        world,
+        variables.get("MASTER_ADDR", first),
+        int(variables.get("MASTER_PORT", PORTS[number % len(PORTS)])),
+    )
+
+
+def expand_hosts(text: str) -> list[str]:
+    """Host names from Slurm's compressed list; PlanError where it is none.
+
+    >>> expand_hosts("node[03-05,9],login,gpu[1-2]-ib")
+    ['node03', 'node04', 'node05', 'node9', 'login', 'gpu1-ib', 'gpu2-ib']
+    """
+    parts = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
+    if not parts or ",".join(parts) != text:
+        raise PlanError(f"'{text}' is no list of hosts as Slurm writes them (node[01-04,7]).")
+    return [host for part in parts for host in _expand(part)]
+
+
+def _expand(part: str) -> list[str]:
+    """The hosts of one part; the last bracket changes fastest."""
+    before, bracket, rest = part.partition("[")
+    if not bracket:
+        return [part]
+    inside, _, after = rest.partition("]")
+    numbers = []
+    for each in inside.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", each)
+        if not match or int(match[2] or match[1]) < int(match[1]):
+            raise PlanError(f"'{part}' is no range of hosts as Slurm writes them (node[01-04,7]).")
+        first, last = match[1], match[2] or match[1]
+        numbers += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+    return [before + number + end for number in numbers for end in _expand(after)]
 
 
 def num_cores() -> int:

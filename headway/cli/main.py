@@ -18,6 +18,8 @@ _VERBS = {
     "simulate": ("headway.cli.simulate:simulate", "Predict a step: seconds, tokens/s, bytes, memory."),
     "schedule": ("headway.cli.schedule:schedule", "Draw a pipeline schedule."),
     "train": ("headway.cli.train:train", "Train a job; show the prediction beside the measurement."),
+    "generate": ("headway.cli.generate:generate", "Write text from a run's weights."),
+    "compare": ("headway.cli.compare:compare", "Lay a run's prediction beside its measurement."),
     "data": ("headway.cli.data:data", "Make a token file (.bin and .idx) from texts, and look into one."),
 }
 

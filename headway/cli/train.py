@@ -1,9 +1,11 @@
 """headway train: simulate the plan, start the workers, follow them, and report predicted beside measured."""
 
 import contextlib
+import importlib.util
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from headway.errors import JobError, PlanError
 if TYPE_CHECKING:
     from headway.launch.local import Started
     from headway.plan.plan import Plan
-    from headway.trace import Trace
+    from headway.report.run import Run
 
 POLL = 0.1  # seconds between looks at the metrics
 WIDE = 125  # columns from which the progress line has room for a bar and every figure
@@ -25,20 +27,26 @@ PLAIN_LINES = 40  # about so many lines of a run where there is no terminal
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path))
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: --set train.steps=20.")
+@click.option("--profile", type=int, metavar="STEP", help="Keep the trace of this step (1 is the first).  [last]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; progress goes to stderr.")
-def train(job: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+def train(job: Path, overrides: tuple[str, ...], profile: int | None, as_json: bool) -> None:
     """Train JOB: a job file (YAML) or a plan (JSON from `headway plan --output`).
 
     \b
     Example:
       headway train examples/stdlib.yaml --set train.steps=50
 
-    Started by torchrun (`torchrun --nproc-per-node 4 -m headway train JOB`), each process becomes one rank.
+    Started by torchrun (`torchrun --nproc-per-node 4 -m headway train JOB`) or by Slurm (`srun --ntasks 4 headway train
+    JOB`), each process becomes one rank.
     """
     from headway.plan import build
 
     plan = build.from_file(job, overrides)
-    asked = "".join([job.read_text(encoding="utf-8"), *(f"# --set {override}\n" for override in overrides)])
+    words = [f"--set {override}" for override in overrides]
+    if profile is not None:
+        plan = replace(plan, run=replace(plan.run, profile=profile))
+        words.append(f"--profile {profile}")
+    asked = "".join([job.read_text(encoding="utf-8"), *(f"# {word}\n" for word in words)])
     worker = env.worker()
     if worker is not None:
         _as_worker(plan, worker, asked, as_json)
@@ -73,7 +81,7 @@ def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
     if not saved:
         click.echo("This run saved no weights.", err=True)
         raise KeyboardInterrupt
-    _finish(plan, directory, as_json)
+    _finish(directory, as_json)
     if interrupted:
         raise KeyboardInterrupt
 
@@ -98,7 +106,7 @@ def _follow(started: "Started", follower: "_Follower") -> None:
 
 
 def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> None:
-    """One rank of a job that torchrun started: rank 0 also reports."""
+    """One rank of a job that torchrun or srun started: rank 0 also reports."""
     from headway.train.worker import run
 
     with contextlib.ExitStack() as stack:
@@ -115,7 +123,7 @@ def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> N
 
         directory = run(plan, worker, prepare, show)
     if worker.rank == 0:
-        _finish(plan, directory, as_json)
+        _finish(directory, as_json)
 
 
 def _check_data(plan: "Plan") -> None:
@@ -151,6 +159,8 @@ def _prepare(plan: "Plan", asked: str) -> Path:
         ) from None
     click.echo(f"plan       {plans.digest(plan)}: {plan.layout}, {plan.schedule.name}", err=True)
     click.echo(f"run        {directory}", err=True)
+    if not importlib.util.find_spec("tensorboard"):
+        click.echo("no event files for TensorBoard: it is not installed (pip install tensorboard)", err=True)
     return directory
 
 
@@ -176,34 +186,31 @@ def _new_directory(plan: "Plan") -> Path:
     raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
 
 
-def _finish(plan: "Plan", directory: Path, as_json: bool) -> None:
+def _finish(directory: Path, as_json: bool) -> None:
     """Print what the run did: losses, a sample, and predicted beside measured."""
-    from headway import trace as traces
+    from headway.report.run import read
 
-    summary = json.loads((directory / "summary.json").read_text())
-    predicted = traces.read(directory / "predicted.trace.json.gz")
-    measured = traces.read(directory / "measured.trace.json.gz")
-    summary |= {
-        "predicted_step_seconds": predicted.makespan,
-        "edges": {"predicted": predicted.edges(), "measured": measured.edges()},
+    run = read(directory)
+    summary = run.summary | {
+        "predicted_step_seconds": run.predicted.makespan,
+        "edges": {"predicted": run.predicted.edges(), "measured": run.measured.edges()},
         "run_directory": str(directory),
     }
     (directory / "summary.json").write_text(json.dumps(summary, indent=1))
     if as_json:
         click.echo(json.dumps(summary))
     else:
-        _print(plan, summary, predicted, measured)
+        _print(run)
 
 
-def _print(plan: "Plan", summary: dict[str, Any], predicted: "Trace", measured: "Trace") -> None:
+def _print(run: "Run") -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.panel import Panel
 
     from headway.report.compare import compare, table
-    from headway.units import Seconds
 
-    console = Console()
+    console, plan, summary = Console(), run.plan, run.summary
     console.print()
     if summary["sample"] is not None:
         console.print(Panel(escape(_readable(summary["sample"])), title="a sample of what it writes", expand=False))
@@ -215,12 +222,12 @@ def _print(plan: "Plan", summary: dict[str, Any], predicted: "Trace", measured: 
         if first is not None:
             said = f"{name.replace('_', '') or 'training'} loss"
             console.print(f"{said:<16} {_number(first, 3)} → {_number(last, 3)}{unit}", highlight=False)
-    step = Seconds(summary["measured_step_seconds"])
-    console.print(table(compare(predicted, measured, measured_step=step)))
+    console.print(table(compare(run.predicted, run.measured, measured_step=run.measured_step)))
     cores = plan.cluster.shared_cores
     if cores and plan.layout.world > cores:
         console.print(f"[dim]oversubscribed: {plan.layout.world} ranks share {cores} cores[/]")
-    console.print(f"files in {summary['run_directory']}", highlight=False)
+    console.print(f"[dim]the measured trace is of step {run.traced_step}[/]", highlight=False)
+    console.print(f"files in {run.directory}", highlight=False)
 
 
 def _readable(text: str) -> str:

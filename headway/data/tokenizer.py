@@ -1,5 +1,6 @@
 """Tokenizers: what turned text into tokens (bytes, or a file of the library `tokenizers`), and which model fits."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
 
 BYTES, NONE = "bytes", "none"
 BYTE_VOCABULARY = 256
+REPLACEMENT = "\ufffd"  # what stands for bytes that are no UTF-8, or not yet
 # what ends a document with GPT-2 and Qwen, Llama 3, Llama 2, Gemma, DeepSeek
 ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
 LOOKED_AT, BLOCK = 2**30, 2**24  # tokens whose range is looked at (seconds, however large the file), and at once
 
 
 class Tokenizer(Protocol):
-    """Text → tokens."""
+    """Text → tokens, and back."""
 
     @property
     def vocabulary(self) -> int:
@@ -29,6 +31,9 @@ class Tokenizer(Protocol):
 
     def encode(self, text: bytes) -> NDArray[np.int64]:
         """[n]: the tokens of `text`, nothing before or behind them."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of `tokens`, those that it does not know left out; U+FFFD for what is no UTF-8."""
 
     def end(self) -> int:
         """The token that ends a document; PlanError where there is none."""
@@ -43,6 +48,10 @@ class ByteTokenizer:
     def encode(self, text: bytes) -> NDArray[np.int64]:
         """[n]: the bytes."""
         return np.frombuffer(text, np.uint8).astype(np.int64)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The bytes as UTF-8; a model of a larger vocabulary may also write what is no byte."""
+        return bytes(token for token in tokens if token < BYTE_VOCABULARY).decode("utf-8", "replace")
 
     def end(self) -> int:
         """0, which no text has."""
@@ -65,6 +74,10 @@ class FileTokenizer:
         """[n]: the tokens; what is no UTF-8 becomes U+FFFD first."""
         said = text.decode("utf-8", "replace")
         return np.array(self.library.encode(said, add_special_tokens=False).ids, np.int64)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text, without special tokens."""
+        return self.library.decode(list(tokens), skip_special_tokens=True)
 
     def end(self) -> int:
         """The first of the usual end tokens that it has."""
@@ -92,6 +105,32 @@ def load(name: str, folder_base: Path) -> Tokenizer:
         return FileTokenizer(str(file), Library.from_file(str(file)))
     except Exception as error:  # the library raises nothing narrower
         raise PlanError(f"{file} is no file of the library tokenizers: {error}.") from None
+
+
+def end_of(tokenizer: Tokenizer) -> int | None:
+    """The token that ends a document; None where there is none."""
+    try:
+        return tokenizer.end()
+    except PlanError:
+        return None
+
+
+def texts(tokenizer: Tokenizer, tokens: Iterable[int]) -> Iterator[str]:
+    """The text of `tokens` in pieces, each as soon as it ends in a whole character.
+
+    >>> list(texts(ByteTokenizer(), [72, 0xC3, 0xA9, 0xFF]))
+    ['H', 'é', '�']
+    """
+    before: list[int] = []  # the last piece's tokens: some decoders treat the first token of a text in their own way
+    fresh: list[int] = []
+    for token in tokens:
+        fresh.append(token)
+        said, text = tokenizer.decode(before), tokenizer.decode([*before, *fresh])
+        if len(text) > len(said) and not text.endswith(REPLACEMENT):
+            yield text[len(said) :]
+            before, fresh = fresh, []
+    if fresh:
+        yield tokenizer.decode([*before, *fresh])[len(tokenizer.decode(before)) :]
 
 
 def check(corpus: Corpus, tokenizer: str, *, vocabulary: int, folder_base: Path) -> None:

@@ -22,6 +22,7 @@ from headway.schedule.check import check
 from headway.schedule.schedule import Schedule
 
 MAX_MICROBATCHES = 16384
+MAX_WORKERS = 64
 
 
 def from_file(path: Path, overrides: tuple[str, ...] = ()) -> Plan:
@@ -117,7 +118,9 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
         "parallel.unit_bytes": parallel.unit_bytes,
         "optimizer.eps": optimizer.eps,
         "train.evaluate_every": train.evaluate_every,
+        "data.workers": data.workers,
         "optimizer.warmup_steps": optimizer.warmup_steps,
+        "optimizer.decay_steps": optimizer.decay_steps,
         "optimizer.lr": optimizer.lr,
         "optimizer.min_lr": optimizer.min_lr,
         "optimizer.clip": optimizer.clip,
@@ -128,6 +131,9 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
             raise PlanError(f"{key} must {problem}, got {number}.")
     if not all(0 <= beta < 1 for beta in optimizer.betas):
         raise PlanError(f"optimizer.betas must lie in [0, 1), got {list(optimizer.betas)}.")
+    _check_rates(job)
+    if data.workers > MAX_WORKERS:
+        raise PlanError(f"data.workers {data.workers} is more than {MAX_WORKERS} threads on each rank. Use 1 or 2.")
     if not data.path.strip():
         raise PlanError("data.path is empty. Name a file or folder with text in it, or stdlib.")
     if not 0 <= data.validation < 1:
@@ -139,6 +145,17 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
         )
     _check_tokenizer(data.tokenizer, model)
     _check_dtypes(train)
+
+
+def _check_rates(job: Job) -> None:
+    optimizer, steps = job.optimizer, job.train.steps
+    used = optimizer.warmup_steps + optimizer.decay_steps
+    if optimizer.schedule == "wsd" and used > steps:
+        raise PlanError(
+            f"optimizer.schedule wsd needs at least warmup_steps {optimizer.warmup_steps} + decay_steps "
+            f"{optimizer.decay_steps} = {used} steps, but train.steps is {steps}. "
+            f"Use train.steps {used} or more, or fewer steps of optimizer.warmup_steps or decay_steps."
+        )
 
 
 def _check_tokenizer(name: str, model: ModelSpec) -> None:
@@ -179,7 +196,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
         "parallel.recompute": (parallel.recompute, "none"),
         "parallel.prefetch": (parallel.prefetch, Parallel().prefetch),
         "parallel.whole_below": (parallel.whole_below, Parallel().whole_below),
-        "data.workers": (job.data.workers, 1),
         "checkpoint.directory": (job.checkpoint.directory, None),
         "checkpoint.every": (job.checkpoint.every, 0),
         "checkpoint.keep": (job.checkpoint.keep, Checkpoint().keep),

@@ -63,7 +63,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """AdamW with warm-up and cosine decay from `lr` to `min_lr`; `clip` bounds the global gradient norm (0: off)."""
+    """AdamW with warm-up to `lr` and decay to `min_lr`; `clip` bounds the global gradient norm (0: off)."""
 
     name: Literal["adamw"] = "adamw"
     lr: float = 3e-4
@@ -71,8 +71,9 @@ class Optimizer:
     eps: float = 1e-8
     weight_decay: float = 0.1
     clip: float = 1.0
-    schedule: Literal["cosine"] = "cosine"
+    schedule: Literal["cosine", "linear", "wsd", "constant"] = "cosine"
     warmup_steps: int = 20
+    decay_steps: int = 20
     min_lr: float = 3e-5
 
 
@@ -103,9 +104,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Where the run's files go; `{name}` is the job's, `{time}` the start's."""
+    """Where the run's files go (`{name}` is the job's, `{time}` the start's), and which step's trace it keeps."""
 
     directory: str = "runs/{name}-{time}"
+    profile: int | Literal["last"] = "last"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,11 @@ class Plan:
         each = self.train.microbatch * self.num_microbatches * self.layout.size("data")
         if self.train.global_batch != each:
             raise PlanError(f"a global batch of {self.train.global_batch} is not the {each} sequences that are played.")
+        if self.run.profile != "last" and not 1 <= self.run.profile <= self.train.steps:
+            raise PlanError(
+                f"run.profile is step {self.run.profile}, but the run has the steps 1 to {self.train.steps} "
+                f"(train.steps). Use one of them, or last."
+            )
         ranks, stages = self.layout.size("pipeline"), len(self.stages)
         for rows in (self.schedule, self.evaluation):
             if (rows.num_ranks, rows.num_stages, rows.num_microbatches) != (ranks, stages, self.num_microbatches):

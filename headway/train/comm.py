@@ -80,7 +80,20 @@ class Comm:
 def start(plan: Plan, worker: Worker) -> torch.device:
     """Join the job's process group; this rank's device."""
     device = devices.choose(plan.cluster.device.kind, worker.local_rank)
-    dist.init_process_group(devices.backend(device.type), timeout=datetime.timedelta(seconds=plan.train.hang_after))
+    host = f"[{worker.address}]" if ":" in worker.address else worker.address
+    try:
+        dist.init_process_group(
+            devices.backend(device.type),
+            init_method=f"tcp://{host}:{worker.port}",
+            rank=worker.rank,
+            world_size=worker.world,
+            timeout=datetime.timedelta(seconds=plan.train.hang_after),
+        )
+    except RuntimeError as error:
+        raise JobError(
+            f"the ranks do not meet at {host}:{worker.port} ({_first_line(error)}). MASTER_ADDR and MASTER_PORT name "
+            f"another place: an address of rank 0's node that every node reaches, and a port that is free there."
+        ) from error
     return device
 
 

@@ -1,5 +1,7 @@
 """Text from a trained model: one token after another on one rank."""
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
 
@@ -13,11 +15,11 @@ from headway.units import Bytes, Dtype
 
 
 def generate(
-    spec: ModelSpec, weights: dict[str, Tensor], prompt: bytes, *, length: int, context: int, temperature: float = 0.8
-) -> bytes:
-    """`length` bytes that follow `prompt`, each sampled after the `context` ones before it (what it was trained on).
+    spec: ModelSpec, weights: dict[str, Tensor], prompt: Sequence[int], *, context: int, temperature: float, seed: int
+) -> Iterator[int]:
+    """Tokens that follow `prompt` (at least one token), without end, each sampled after the `context` ones before it.
 
-    `temperature` 0 takes the likeliest; the generator is its own, so a model always writes the same.
+    `temperature` 0 takes the likeliest; the generator is its own, so equal arguments write the same on one machine.
     """
     members = blocks(spec)
     flat = [
@@ -28,17 +30,17 @@ def generate(
         leaves(unit, weights)
     named = {unit.unit.name: unit for unit in flat}
     shared = named[SHARED].shared if SHARED in named else {}
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     tokens = list(prompt)
-    with torch.no_grad():
-        for _ in range(length):
-            x = torch.tensor([tokens[-context:]])
+    while True:
+        x = torch.tensor([tokens[-context:]])
+        with torch.no_grad():
             for block in members:
                 # only the last position's logits are wanted
                 x = x[:, -1:] if block.kind == "head" else x
                 x = arithmetic.forward(spec, block, {**named[block.name].leaves(block), **shared}, x, None)
-            tokens.append(_pick(x[0, -1].float(), temperature, generator))
-    return bytes(token for token in tokens[len(prompt) :] if token < 256)
+        tokens.append(_pick(x[0, -1].float(), temperature, generator))
+        yield tokens[-1]
 
 
 def _pick(logits: Tensor, temperature: float, generator: torch.Generator) -> int:

@@ -11,7 +11,7 @@ from headway.plan.plan import Plan
 from headway.trace import Span
 from headway.train import device as devices
 from headway.train.executor import Instruction, instructions, play
-from headway.train.optimizer import learning_rate
+from headway.train.rate import learning_rate
 from headway.train.torch_stage import TorchStage
 from headway.units import Seconds
 
@@ -52,6 +52,7 @@ class Trainer:
         """One step on this data rank's batch: forward, backward, reduction, norm, update."""
         stage, step, start = self.stage, self.stage.step, self.clock()
         stage.load(*self._tensors(batch))
+        stage.rate = learning_rate(self.plan.optimizer, step, self.plan.train.steps)
         spans = self._play(self._row, f"step {step + 1}")
         devices.synchronize(stage.device)
         totals = stage.totals
@@ -59,7 +60,7 @@ class Trainer:
             step,
             totals.loss,
             stage.norm,
-            learning_rate(self.plan.optimizer, step, self.plan.train.steps),
+            stage.rate,
             totals.finite,
             totals.stop,
             int(totals.tokens),

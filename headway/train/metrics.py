@@ -1,4 +1,4 @@
-"""A run's metrics: a line of `metrics.jsonl` for each step and evaluation, and the summary at the end."""
+"""A run's metrics: a line of `metrics.jsonl` for each step and evaluation, on TensorBoard too, and the summary."""
 
 import json
 import math
@@ -11,22 +11,28 @@ from typing import Any
 from headway import trace as traces
 from headway.plan.plan import Plan
 from headway.plan.work import model_flops_per_token
+from headway.train.board import board
 from headway.train.loop import StepResult
 
 WARM_UP = 3  # steps that the median of the measured step leaves out
 
 
 class Metrics:
-    """Every rank counts; rank 0 also writes, and tells `show` each line that it wrote."""
+    """Every rank counts; rank 0 also writes, and tells `show` each line that it wrote.
+
+    `traced` is the step whose spans are kept: the last one, or the last up to `run.profile`.
+    """
 
     def __init__(self, plan: Plan, directory: Path, rank: int, show: Callable[[dict[str, Any]], None]) -> None:
         self.plan, self.show = plan, show
         self.first: StepResult | None = None
         self.last: StepResult | None = None
+        self.traced: StepResult | None = None
         self.skipped = 0
         self._seconds: list[float] = []
         self._validation: list[float] = []
         self._file = (directory / "metrics.jsonl").open("w") if rank == 0 else None
+        self._board = board(directory / "tensorboard") if rank == 0 else None
         self._flops = model_flops_per_token(plan)
         self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
         self._predicted = traces.read(directory / "predicted.trace.json.gz").makespan if rank == 0 else None
@@ -34,6 +40,9 @@ class Metrics:
     def step(self, result: StepResult) -> None:
         """The line of a training step."""
         self.first, self.last = self.first or result, result
+        profile = self.plan.run.profile
+        if self.traced is None or profile == "last" or result.step < profile:
+            self.traced = result
         self.skipped += not result.finite
         self._seconds.append(result.seconds)
         rate = result.tokens / result.seconds
@@ -60,10 +69,12 @@ class Metrics:
         """What the run did; the measured step is the median of those after the warm-up."""
         assert self.first is not None
         assert self.last is not None
+        assert self.traced is not None
         seconds = statistics.median(self._seconds[min(WARM_UP, len(self._seconds) - 1) :])
         return {
             "steps": len(self._seconds),
             "interrupted": interrupted,
+            "traced_step": self.traced.step + 1,
             "skipped_steps": self.skipped,
             "first_loss": _finite(self.first.loss),
             "last_loss": _finite(self.last.loss),
@@ -73,10 +84,18 @@ class Metrics:
             "tokens_per_second": self.plan.tokens_per_step / seconds,
         }
 
+    def close(self) -> None:
+        """Write what is still to be written."""
+        for file in (self._file, self._board):
+            if file:
+                file.close()
+
     def _write(self, line: dict[str, Any]) -> None:
         if self._file:
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
+            if self._board:
+                self._board.line(line)
             self.show(line)
 
 

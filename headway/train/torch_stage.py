@@ -60,6 +60,7 @@ class TorchStage:
         self.totals = Totals(0.0, 0.0, stop=False, tokens=0.0)
         self.norm = 0.0
         self.step = 0
+        self.rate = 0.0  # the learning rate of this step; the loop sets it
         coord = plan.layout.coord(rank)
         self._data, self._pipeline = coord["data"], coord["pipeline"]
         self._last = len(plan.stages) - 1
@@ -190,7 +191,7 @@ class TorchStage:
             if clip and self.norm > clip:
                 for unit in self.units.values():
                     unit.grads.mul_(clip / (self.norm + 1e-6))  # torch's clip_grad_norm_ guards with 1e-6 as well
-            self.optimizer.step(self.step, self.plan.train.steps)
+            self.optimizer.step(self.rate)
         self.step += 1
 
     def read_totals(self) -> Totals:

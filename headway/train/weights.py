@@ -1,10 +1,15 @@
 """The whole model's weights by global name: gathered on rank 0, written as safetensors, read back."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
+from headway.data.tokenizer import NONE
+from headway.errors import PlanError
+from headway.model.block import blocks, shared
 from headway.model.spec import ModelSpec
 from headway.plan.plan import Plan
 from headway.train import comm
@@ -25,14 +30,47 @@ def gather(plan: Plan, stage: TorchStage) -> dict[str, Tensor] | None:
     return found if stage.rank == 0 else None
 
 
-def write(path: Path, weights: dict[str, Tensor], spec: ModelSpec) -> None:
-    """Write safetensors; the model's numbers are in its metadata."""
+def write(path: Path, weights: dict[str, Tensor], plan: Plan) -> None:
+    """Write safetensors; in its metadata the model's numbers, and what it read: tokenizer and sequence length."""
     from safetensors.torch import save_file
 
-    numbers = {name: str(getattr(spec, name)) for name in spec.__slots__}
+    numbers = {name: str(getattr(plan.model, name)) for name in plan.model.__slots__}
+    read = {"tokenizer": plan.data.tokenizer, "sequence_length": str(plan.data.sequence_length)}
     whole = {name: tensor.contiguous() for name, tensor in weights.items()}
-    save_file(whole, path, metadata={"format": "pt", **numbers})
+    save_file(whole, path, metadata={"format": "pt", **numbers, **read})
     path.chmod(0o644)  # safetensors makes it its owner's alone
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A trained model: its numbers, its tensors by global name, and the data it has learned from."""
+
+    spec: ModelSpec
+    tensors: dict[str, Tensor]
+    tokenizer: str
+    sequence_length: int
+
+
+def read(path: Path) -> Trained:
+    """The model in a file that `write` wrote; PlanError for any other."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            spec = TypeAdapter(ModelSpec).validate_strings(about)
+            names = list(file.keys())
+            tensors = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError) as error:
+        raise PlanError(f"{path} cannot be read as safetensors ({error}).") from None
+    except ValidationError:
+        raise PlanError(
+            f"{path} does not say in its metadata which model it is of. Name the model.safetensors of a run."
+        ) from None
+    named = [p.name for block in blocks(spec) for p in block.parameters] + [p.name for p in shared(spec)]
+    if missing := [name for name in named if name not in tensors]:
+        raise PlanError(f"{path} lacks {len(missing)} of the model's tensors, {missing[0]} first. Was it cut off?")
+    return Trained(spec, tensors, about.get("tokenizer", NONE), int(about.get("sequence_length", spec.positions)))
 
 
 def leaves(unit: FlatUnit, weights: dict[str, Tensor]) -> None:

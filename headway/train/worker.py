@@ -9,7 +9,9 @@ import math
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ from headway import env
 from headway import trace as traces
 from headway.data import corpus as corpora
 from headway.data import split as splits
+from headway.data import tokenizer as tokenizers
+from headway.data.prefetch import ahead
 from headway.data.samples import Batch, Samples, Slice
-from headway.data.tokenizer import BYTES
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.plan import plan as plans
 from headway.plan.plan import Plan
@@ -34,8 +37,7 @@ from headway.train.pulse import Pulse
 from headway.train.torch_stage import TorchStage
 from headway.units import Bytes
 
-SAVED_STEP = 1  # the step whose saved tensors are counted; the hooks slow it down
-PROMPT, SAMPLE_BYTES = b"def ", 240
+PROMPT, SAMPLE_TOKENS, TEMPERATURE = b"def ", 240, 0.8
 LEARNED = 0.6  # share of the loss of guessing, above which a sample is noise
 SAMPLED_MODELS = 50_000_000  # parameters up to which a sample takes seconds on one core
 Show = Callable[[dict[str, Any]], None]
@@ -63,24 +65,32 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
         stage.stop.listen()
         trainer = Trainer(plan, stage, pulse)
         metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
-        _train(plan, trainer, metrics)
-        _close(plan, trainer, metrics, directory)
+        with contextlib.closing(metrics):
+            _train(plan, trainer, metrics)
+            _close(plan, trainer, metrics, directory)
     finally:
         comm.stop()
     return directory
 
 
 def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
-    """All steps with their evaluations, to the last or to the one at whose end a signal stops the job."""
-    stage, part = trainer.stage, _slice(plan, trainer.stage.rank)
+    """All steps with their evaluations, the batches read ahead."""
+    part = _slice(plan, trainer.stage.rank)
     train, held_out = _samples(plan)
-    validation = _validation(held_out, part)
+    read = partial(train.train_batch, part=part)
+    with ahead(read, first=trainer.stage.step, end=plan.train.steps, workers=plan.data.workers) as batches:
+        _steps(plan, trainer, metrics, batches, _validation(held_out, part))
+
+
+def _steps(plan: Plan, trainer: Trainer, metrics: Metrics, batches: Iterator[Batch], validation: list[Batch]) -> None:
+    """Steps to the last one, or to the one at whose end a signal stops the job."""
+    stage = trainer.stage
     if validation:
         metrics.evaluation(0, trainer.evaluate(validation))
-    for step in range(plan.train.steps):
-        if counted := step == min(SAVED_STEP, plan.train.steps - 1):
+    for step, batch in enumerate(batches, start=stage.step):
+        if counted := step == _counted_step(plan):
             stage.saved.start(unit.params for unit in stage.units.values())
-        result = trainer.train_step(train.train_batch(step, part))
+        result = trainer.train_step(batch)
         if counted:
             stage.saved.stop()
         metrics.step(result)
@@ -99,26 +109,34 @@ def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
 
 def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path) -> None:
     """Gather the measured trace and the weights on rank 0, and write the run's closing files."""
-    stage, last = trainer.stage, metrics.last
-    assert last is not None
+    stage, traced = trainer.stage, metrics.traced
+    assert traced is not None
     trainer.note("end", "gathering the trace and the weights")
-    measured = comm.to_rank_0((last.spans, _memory(stage)))
+    measured = comm.to_rank_0((traced.spans, _memory(stage)))
     whole = weights.gather(plan, stage)
     if measured is None or whole is None:
         return
     memory = {rank: held for rank, (_, held) in enumerate(measured)}
     trace = Trace("measured", traces.aligned([spans for spans, _ in measured]), memory)
     traces.write(directory / "measured.trace.json.gz", trace)
-    weights.write(directory / "model.safetensors", whole, plan.model)
-    sample = None
-    small = sum(unit.numel for unit in plan.units) <= SAMPLED_MODELS
-    learned = last.loss < LEARNED * math.log(plan.model.vocabulary)  # a NaN has not
-    if learned and small and not stage.totals.stop and plan.data.tokenizer == BYTES:
-        context = plan.data.sequence_length
-        written = generate(plan.model, whole, PROMPT, length=SAMPLE_BYTES, context=context)
-        sample = (PROMPT + written).decode("utf-8", "replace")
+    weights.write(directory / "model.safetensors", whole, plan)
+    sample = None if stage.totals.stop else _sample(plan, whole, metrics)
     summary = metrics.summary(interrupted=stage.totals.stop) | {"sample": sample}
     (directory / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+
+
+def _sample(plan: Plan, whole: dict[str, torch.Tensor], metrics: Metrics) -> str | None:
+    """A text that the trained model writes; None where it would be noise, take long or need a tokenizer."""
+    assert metrics.last is not None
+    small = sum(unit.numel for unit in plan.units) <= SAMPLED_MODELS
+    learned = metrics.last.loss < LEARNED * math.log(plan.model.vocabulary)  # a NaN has not
+    if not (learned and small) or plan.data.tokenizer == tokenizers.NONE:
+        return None
+    tokenizer = tokenizers.load(plan.data.tokenizer, Path())
+    prompt = tokenizer.encode(PROMPT).tolist()
+    context = plan.data.sequence_length
+    tokens = generate(plan.model, whole, prompt, context=context, temperature=TEMPERATURE, seed=plan.train.seed)
+    return tokenizer.decode([*prompt, *islice(tokens, SAMPLE_TOKENS)])
 
 
 def _samples(plan: Plan) -> tuple[Samples, Samples | None]:
@@ -132,6 +150,13 @@ def _samples(plan: Plan) -> tuple[Samples, Samples | None]:
 def _slice(plan: Plan, rank: int) -> Slice:
     data = plan.layout.coord(rank)["data"]
     return Slice(data, plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
+
+
+def _counted_step(plan: Plan) -> int:
+    """The step (from 0) whose saved tensors are counted: not the traced one if there is another, as it takes longer."""
+    steps, profile = plan.train.steps, plan.run.profile
+    traced = (steps if profile == "last" else profile) - 1
+    return next((step for step in (1, 2, 0) if step < steps and step != traced), 0)
 
 
 def _validation(samples: Samples | None, part: Slice) -> list[Batch]:

@@ -43,6 +43,18 @@ def test_data_that_cannot_be_trained_on_is_refused_before_anything_is_made(tmp_p
     assert not runs.exists()
 
 
+@pytest.mark.parametrize("step", ["0", "-1", "4"])
+def test_a_step_to_trace_that_the_run_does_not_have_is_refused_for_a_job_and_for_a_plan(tmp_path, capsys, step):
+    job, plan = tmp_path / "job.yaml", tmp_path / "plan.json"
+    job.write_text(f"train: {{steps: 3}}\nrun: {{directory: {tmp_path}/run}}\noptimizer: {{warmup_steps: 1}}\n")
+    assert main(["plan", str(job), "--output", str(plan), "--json"]) == 0
+    capsys.readouterr()
+    for file in (job, plan):
+        said = _refused(capsys, "train", str(file), "--profile", step)
+        assert f"run.profile is step {step}, but the run has the steps 1 to 3 (train.steps)." in said
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_directory_that_cannot_be_made_is_refused_with_its_path(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     job = tmp_path / "job.yaml"

@@ -8,7 +8,7 @@ import pytest
 
 from headway.data.corpus import load as load_corpus
 from headway.data.indexed import write
-from headway.data.tokenizer import check, load
+from headway.data.tokenizer import check, end_of, load, texts
 from headway.errors import PlanError
 
 
@@ -63,6 +63,45 @@ def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path, content, said)
     with pytest.raises(PlanError, match=said) as error:
         load("x.json", tmp_path)
     assert str(tmp_path / "x.json") in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["bytes", "file"])
+def test_text_comes_back_whole_and_in_pieces_of_whole_characters(tmp_path, name):
+    by = load(_file(tmp_path, "<|endoftext|>") if name == "file" else name, tmp_path)
+    said = "the quick fox: é 日本 🦊 end"
+    tokens = by.encode(said.encode()).tolist()
+    assert by.decode(tokens) == said
+    pieces = list(texts(by, tokens))
+    assert "".join(pieces) == said
+    assert not any("\ufffd" in piece for piece in pieces)
+    assert len(pieces) > 3
+
+
+def test_a_character_that_is_never_finished_is_shown_as_its_replacement_at_the_end():
+    by = load("bytes", None)
+    assert list(texts(by, [104, 0xF0, 0x9F])) == ["h", "\ufffd"]
+    assert "".join(texts(by, [0xFF, 104, 0xFF, 0xFF])) == "\ufffdh\ufffd\ufffd"
+
+
+def test_tokens_that_are_no_bytes_and_special_ones_have_no_text(tmp_path):
+    assert load("bytes", tmp_path).decode([104, 256, 300, 105]) == "hi"
+    by = load(_file(tmp_path, "<|endoftext|>"), tmp_path)
+    assert by.decode([0, *by.encode(b"hi").tolist(), 0, 99_999]) == "hi"
+
+
+def test_pieces_come_while_the_tokens_do():
+    def tokens():
+        yield from b"ab"
+        raise RuntimeError
+
+    pieces = texts(load("bytes", None), tokens())
+    assert [next(pieces), next(pieces)] == ["a", "b"]
+
+
+def test_what_ends_a_document_is_known_or_not(tmp_path):
+    assert end_of(load("bytes", tmp_path)) == 0
+    assert end_of(load(_file(tmp_path, "<pad>", "</s>"), tmp_path)) == 1
+    assert end_of(load(_file(tmp_path), tmp_path)) is None
 
 
 def test_the_library_is_imported_for_a_file_only_and_named_where_it_is_missing(tmp_path):

@@ -5,7 +5,7 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     # words that are not known
     ("unknown section", "trian: {steps: 3}", "unknown key 'trian'. Did you mean 'train'?"),
     ("unknown key", "train: {step: 3}", "unknown key 'step' in train. Did you mean 'steps'?"),
-    ("unknown key, far from any", "run: {zzz: 1}", "unknown key 'zzz' in run. Known: directory."),
+    ("unknown key, far from any", "run: {zzz: 1}", "unknown key 'zzz' in run. Known: directory, profile."),
     (
         "unknown key in parallel",
         "parallel: {pipline: 2}",
@@ -43,6 +43,12 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "bpipe has EVICT and RESTORE in its rows, which is not trained yet",
     ),
     ("unknown optimizer", "optimizer: {name: sgd}", "optimizer.name is 'sgd'. Use 'adamw'."),
+    (
+        "unknown shape of the rate",
+        "optimizer: {schedule: step}",
+        "optimizer.schedule is 'step'. Use 'cosine', 'linear', 'wsd' or 'constant'.",
+    ),
+    ("word for a step", "run: {profile: first}", "run.profile is 'first', but should be a whole number or 'last'."),
     ("unknown precision", "train: {precision: bfloat16}", "train.precision is 'bfloat16'. Use 'float32' or 'float64'."),
     (
         "unknown tier",
@@ -94,6 +100,10 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ("negative evaluation", "train: {evaluate_every: -1}", "train.evaluate_every must not be negative, got -1."),
     ("negative unit bytes", "parallel: {unit_bytes: -5}", "parallel.unit_bytes"),
     ("negative workers", "data: {workers: -1}", "data.workers"),
+    ("too many workers", "data: {workers: 1000}", "data.workers 1000 is more than 64 threads on each rank."),
+    ("negative decay", "optimizer: {decay_steps: -1}", "optimizer.decay_steps must not be negative, got -1."),
+    ("step before the first", "run: {profile: 0}", "run.profile is step 0, but the run has the steps 1 to 200"),
+    ("step after the last", "run: {profile: 9}\ntrain: {steps: 8}", "has the steps 1 to 8 (train.steps). Use one of"),
     ("negative keep", "checkpoint: {keep: -1}", "checkpoint.keep"),
     ("beta of one", "optimizer: {betas: [0.9, 1.0]}", "optimizer.betas must lie in [0, 1), got [0.9, 1.0]."),
     ("everything held out", "data: {validation: 1}", "data.validation is the fraction held out"),
@@ -104,6 +114,11 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "train: {global_batch: 33, microbatch: 16}\nparallel: {data: 2}",
         "train.global_batch 33 is not a multiple of train.microbatch 16 × parallel.data 2 = 32 sequences. "
         "Use train.global_batch 32 or 64",
+    ),
+    (
+        "warm-up and decay longer than the run",
+        "optimizer: {schedule: wsd, warmup_steps: 6}\ntrain: {steps: 20}",
+        "warmup_steps 6 + decay_steps 20 = 26 steps, but train.steps is 20. Use train.steps 26 or more",
     ),
     (
         "batch smaller than one round",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.report.compare import Row, compare, table
+from headway.report.compare import KindTime, Row, compare, disagreements, kind_times, table
 from headway.trace import Span, Trace, as_columns
 from headway.units import Bytes, Seconds
 
@@ -61,3 +61,45 @@ def test_a_trace_without_memory_is_compared_as_far_as_it_goes():
 def test_empty_traces_compare_without_error(step):
     empty = Trace("predicted", as_columns([]))
     assert table(compare(empty, empty, measured_step=Seconds(step))).row_count == 2
+
+
+def _step(source, seconds, count):
+    """A rank that computes `count` forwards of so many seconds each, sends one of them and steps."""
+    ops = [("compute", f"0F{i}") for i in range(count)] + [("send", "0SEND_F0"), ("compute", "STEP/update")]
+    spans = [
+        Span(0, lane, name, Seconds(i * seconds), Seconds((i + 1) * seconds)) for i, (lane, name) in enumerate(ops)
+    ]
+    return Trace(source, as_columns(spans))
+
+
+def test_seconds_are_summed_by_kind_of_operation_with_their_ratio():
+    times = {each.kind: each for each in kind_times(_step("predicted", 0.5, 4), _step("measured", 0.75, 4))}
+    assert list(times) == ["F", "SEND_F", "STEP/update"]
+    assert times["F"] == KindTime("F", 4, 4, Seconds(2.0), Seconds(3.0))
+    assert times["F"].ratio == 1.5
+
+
+def test_a_kind_that_only_one_trace_has_is_counted_there_and_has_no_ratio():
+    times = {each.kind: each for each in kind_times(Trace("predicted", as_columns([])), _step("measured", 0.75, 4))}
+    assert (times["F"].predicted_count, times["F"].measured_count, times["F"].ratio) == (0, 4, None)
+
+
+def test_what_agrees_exactly_has_no_disagreements_however_long_it_took():
+    assert disagreements(a_trace(), a_trace("measured", stretch=3.0, activations=MIB)) == ()
+
+
+def test_each_disagreement_is_named():
+    measured = a_trace("measured", message=MIB + 1)
+    assert disagreements(a_trace(), measured) == ("bytes 0→2", "bytes 1→3")
+    less = replace(measured, spans=measured.spans[:-1], memory={**measured.memory, 2: {"parameters": Bytes(3)}})
+    assert disagreements(a_trace(message=MIB + 1), less) == (
+        "operations of rank 1, lane send",
+        "bytes 1→3",
+        "parameters of rank 2",
+    )
+
+
+def test_another_order_is_a_disagreement():
+    spans = _step("measured", 0.5, 4).spans
+    swapped = Trace("measured", as_columns([spans[1], spans[0], *spans[2:]]))
+    assert disagreements(_step("predicted", 0.5, 4), swapped) == ("operations of rank 0, lane compute",)

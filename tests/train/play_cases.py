@@ -23,7 +23,7 @@ from headway.trace import Trace, as_columns
 from headway.train import comm
 from headway.train.executor import instructions, play
 from headway.train.loop import Trainer
-from headway.train.optimizer import learning_rate
+from headway.train.rate import learning_rate
 from headway.train.stage import NullStage
 from headway.train.torch_stage import TorchStage
 from headway.units import Dtype
