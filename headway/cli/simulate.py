@@ -35,7 +35,7 @@ def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_jso
       headway simulate examples/stdlib.yaml
       headway simulate examples/stdlib.yaml --set train.microbatch=2 --trace step.json.gz
     """
-    from headway import trace as traces
+    from headway import chrome
     from headway.cli.show import print_json, save
     from headway.plan import build
     from headway.report.throughput import throughput
@@ -47,7 +47,7 @@ def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_jso
     trace = simulator.simulate(built)
     figures = throughput(built, trace.makespan)
     if path:
-        save(path, lambda: traces.write(path, trace))
+        save(path, lambda: chrome.write(path, trace))
     if as_json:
         print_json(_document(built, trace, figures))
     else:

@@ -139,7 +139,7 @@ def _check_data(plan: "Plan") -> None:
 
 def _prepare(plan: "Plan", asked: str) -> Path:
     """Make the run directory with the job, the plan and its predicted trace."""
-    from headway import trace as traces
+    from headway import chrome
     from headway.plan import plan as plans
     from headway.report.memory import fullest, misfit
     from headway.sim.simulate import simulate
@@ -152,7 +152,7 @@ def _prepare(plan: "Plan", asked: str) -> Path:
         directory = _new_directory(plan)
         (directory / "job.yaml").write_text(asked, encoding="utf-8")
         (directory / "plan.json").write_text(plans.dumps(plan), encoding="utf-8")
-        traces.write(directory / "predicted.trace.json.gz", predicted)
+        chrome.write(directory / "predicted.trace.json.gz", predicted)
     except OSError as error:
         raise PlanError(
             f"run.directory {error.filename} cannot be written ({error.strerror}). Choose one that you may write to."

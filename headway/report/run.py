@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway import trace as traces
+from headway import chrome
 from headway.errors import PlanError
 from headway.plan import plan as plans
 from headway.plan.plan import Plan
@@ -33,7 +33,7 @@ def read(directory: Path) -> Run:
     """The run in `directory`; PlanError, with what to do, where there is none or it has not ended with its files."""
     plan = plans.read(_file(directory, "plan.json"))
     path = _file(directory, "summary.json")
-    predicted, measured = (traces.read(_file(directory, f"{name}.trace.json.gz")) for name in ("predicted", "measured"))
+    predicted, measured = (chrome.read(_file(directory, f"{name}.trace.json.gz")) for name in ("predicted", "measured"))
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
         step, traced = Seconds(float(summary["measured_step_seconds"])), int(summary["traced_step"])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway import trace as traces
+from headway import chrome
 from headway.plan.plan import Plan
 from headway.plan.work import model_flops_per_token
 from headway.train.board import board
@@ -35,7 +35,7 @@ class Metrics:
         self._board = board(directory / "tensorboard") if rank == 0 else None
         self._flops = model_flops_per_token(plan)
         self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
-        self._predicted = traces.read(directory / "predicted.trace.json.gz").makespan if rank == 0 else None
+        self._predicted = chrome.read(directory / "predicted.trace.json.gz").makespan if rank == 0 else None
 
     def step(self, result: StepResult) -> None:
         """The line of a training step."""

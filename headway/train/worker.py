@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 
-from headway import env
-from headway import trace as traces
+from headway import chrome, env
 from headway.data import corpus as corpora
 from headway.data import split as splits
 from headway.data import tokenizer as tokenizers
@@ -27,7 +26,7 @@ from headway.data.samples import Batch, Samples, Slice
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.plan import plan as plans
 from headway.plan.plan import Plan
-from headway.trace import Trace
+from headway.trace import Trace, aligned
 from headway.train import comm, weights
 from headway.train.endings import end_with
 from headway.train.generate import generate
@@ -117,8 +116,8 @@ def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path) -> N
     if measured is None or whole is None:
         return
     memory = {rank: held for rank, (_, held) in enumerate(measured)}
-    trace = Trace("measured", traces.aligned([spans for spans, _ in measured]), memory)
-    traces.write(directory / "measured.trace.json.gz", trace)
+    trace = Trace("measured", aligned([spans for spans, _ in measured]), memory)
+    chrome.write(directory / "measured.trace.json.gz", trace)
     weights.write(directory / "model.safetensors", whole, plan)
     sample = None if stage.totals.stop else _sample(plan, whole, metrics)
     summary = metrics.summary(interrupted=stage.totals.stop) | {"sample": sample}

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from headway import trace as traces
+from headway import chrome
 from headway.cli.main import main
 from headway.plan import plan as plans
 from headway.sim.simulate import simulate
-from headway.units import Seconds
+from headway.trace import as_columns
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def run(tmp_path, plan_of, monkeypatch):
     directory, plan = tmp_path / "run", plan_of(run={"profile": 5})
     directory.mkdir()
     predicted = simulate(plan)
-    spans = tuple(replace(s, start=Seconds(2 * s.start), end=Seconds(2 * s.end)) for s in predicted.spans)
-    traces.write(directory / "predicted.trace.json.gz", predicted)
-    traces.write(directory / "measured.trace.json.gz", replace(predicted, source="measured", spans=spans))
+    spans = replace(predicted.spans, starts=2 * predicted.spans.starts, ends=2 * predicted.spans.ends)
+    chrome.write(directory / "predicted.trace.json.gz", predicted)
+    chrome.write(directory / "measured.trace.json.gz", replace(predicted, source="measured", spans=spans))
     (directory / "plan.json").write_text(plans.dumps(plan))
     summary = {"measured_step_seconds": 2 * predicted.makespan, "traced_step": 5}
     (directory / "summary.json").write_text(json.dumps(summary))
@@ -53,11 +53,11 @@ def test_json_is_one_document_with_counts_seconds_and_bytes(run, capsys):
 
 def test_a_byte_too_many_is_named_and_exits_1(run, capsys):
     path = run / "measured.trace.json.gz"
-    trace = traces.read(path)
+    trace = chrome.read(path)
     first = next(i for i, span in enumerate(trace.spans) if span.edge == "0→2")
     spans = [*trace.spans]
     spans[first] = replace(spans[first], bytes=spans[first].bytes + 1)
-    traces.write(path, replace(trace, spans=tuple(spans)))
+    chrome.write(path, replace(trace, spans=as_columns(spans)))
     assert main(["compare", str(run)]) == 1
     printed = capsys.readouterr()
     assert "agree exactly" not in printed.out

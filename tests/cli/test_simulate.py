@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from headway import trace as traces
+from headway import chrome
 from headway.cli.main import main
 from headway.cluster import presets
 
@@ -27,7 +27,7 @@ def job(tmp_path):
 def test_the_trace_file_holds_what_the_document_says(job, tmp_path, name, capsys):
     path = tmp_path / name
     assert main(["simulate", job, "--json", "--trace", str(path)]) == 0
-    found, trace = json.loads(capsys.readouterr().out), traces.read(path)
+    found, trace = json.loads(capsys.readouterr().out), chrome.read(path)
     assert found["step_seconds"] == trace.makespan
     assert found["bubble"] == trace.bubble()
     assert found["edges"] == trace.edges()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway import trace as traces
+from headway import chrome
 
 pytestmark = pytest.mark.dist
 JOB = """
@@ -113,7 +113,7 @@ def test_a_run_leaves_its_files_and_equal_bytes_predicted_and_measured(job, tmp_
     assert [line["step"] for line in steps] == list(range(1, 11))
     keys = {"loss", "grad_norm", "learning_rate", "tokens_per_second", "mfu", "memory", "seconds", "predicted_seconds"}
     assert all(keys <= set(line) and all(line[key] > 0 for key in keys) for line in steps)
-    predicted, measured = (traces.read(run / f"{name}.trace.json.gz") for name in ("predicted", "measured"))
+    predicted, measured = (chrome.read(run / f"{name}.trace.json.gz") for name in ("predicted", "measured"))
     assert measured.rows() == predicted.rows()
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from headway import trace as traces
+from headway import chrome
 from headway.errors import PlanError
 from headway.plan import plan as plans
 from headway.report.run import read, weights
-from headway.trace import Trace
+from headway.trace import Trace, as_columns
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def directory(tmp_path, plan_of):
     (run / "summary.json").write_text(json.dumps({"measured_step_seconds": 0.5, "traced_step": 7}))
     (run / "model.safetensors").write_bytes(b"")
     for source in ("predicted", "measured"):
-        traces.write(run / f"{source}.trace.json.gz", Trace(source, ()))
+        chrome.write(run / f"{source}.trace.json.gz", Trace(source, as_columns(())))
     return run
 
 

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from headway import trace as traces
+from headway import chrome
 from headway.plan import plan as plans
+from headway.trace import Span
 from headway.train.rate import learning_rate
 
 pytestmark = pytest.mark.dist
@@ -88,7 +89,7 @@ print(json.dumps({tag: {e.step: e.value for e in events.Scalars(tag)} for tag in
 
 def test_the_step_that_was_asked_for_is_the_one_in_the_measured_trace(run):
     assert json.loads((run / "summary.json").read_text())["traced_step"] == 5
-    spans = [span for span in traces.read(run / "measured.trace.json.gz").spans if span.rank == 0]
+    spans = [span for span in chrome.read(run / "measured.trace.json.gz").spans if span.rank == 0]
     assert max(s.end for s in spans) - min(s.start for s in spans) <= _lines(run, "seconds")[5]
 
 
@@ -103,7 +104,7 @@ def test_the_last_step_up_to_the_one_that_was_asked_for_is_kept_also_where_the_r
 
     metrics = Metrics(plan_of(run={"profile": profile}, train={"steps": 6}), tmp_path, 1, lambda _: None)
     for step in range(steps):
-        spans = (traces.Span(1, "compute", f"0F{step}", 0.0, 1.0),)
+        spans = (Span(1, "compute", f"0F{step}", 0.0, 1.0),)
         metrics.step(StepResult(step, 1.0, 1.0, 1e-3, finite=True, stop=False, tokens=1, seconds=1.0, spans=spans))
     assert metrics.traced.spans[0].operation == f"0F{kept - 1}"
     assert metrics.summary(interrupted=False)["traced_step"] == kept
