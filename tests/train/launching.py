@@ -12,7 +12,9 @@ def run_ranks(script: Path, arguments: list[str], world: int, timeout: float) ->
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
-    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parent)}
+    # the script's neighbours, and the Headway that these tests lie beside, whatever is installed
+    path = os.pathsep.join([str(script.parent), str(Path(__file__).parents[2])])
+    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), *arguments],
