@@ -61,8 +61,8 @@ def keep(
 ) -> Tensor:
     """Which elements of a tensor of `shape` are kept, as booleans; of `part` of it (start and stop of each dim) alone.
 
-    Element i is kept if the i-th output of SplitMix64 seeded with `key` (Steele, Lea and Flood 2014, figure 17) is
-    not below rate · 2^64. Integers of 64 bits wrap around on every device, so all draw the same.
+    Element i is kept if the i-th output of SplitMix64 seeded with `key` (Steele, Lea and Flood 2014, figure 17), read
+    as a signed integer, is not below rate · 2^64 − 2^63. 64 bits wrap around on every device, so all draw the same.
     """
     if part is None:
         z = torch.arange(1, math.prod(shape) + 1, dtype=torch.int64, device=device).view(tuple(shape))
@@ -76,7 +76,7 @@ def keep(
     for bits, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
         z = z.bitwise_xor_(_shifted(z, bits)).mul_(_signed(multiplier))
     z = z.bitwise_xor_(_shifted(z, 31))
-    return z >= int(rate * 2**64) - 2**63  # signed: the least integer is the least output less 2^63
+    return z >= int(rate * 2**64) - 2**63
 
 
 def apply(x: Tensor, rate: float, key: int) -> Tensor:

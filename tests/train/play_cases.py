@@ -49,7 +49,7 @@ def one(case: Case) -> dict[str, object]:
     part = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
     reference = Reference(plan)
     peak, largest = 0, 0.0
-    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters"), 0.0)
+    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "evaluation"), 0.0)
     for step in range(plan.train.steps):
         tokens, targets = batch(case, plan, step)
         places = part.places()
@@ -75,6 +75,9 @@ def one(case: Case) -> dict[str, object]:
         digest.update(unit.params.detach().numpy().tobytes())
         for name, value in unit.named(unit.params).items():
             worst["parameters"] = max(worst["parameters"], (value - reference.p[name]).abs().max().item())
+    if case.attention_dropout or case.hidden_dropout:
+        evaluated = trainer.evaluate([Batch(tokens[places].numpy(), targets[places].numpy())])
+        worst["evaluation"] = abs(evaluated - reference.evaluate(tokens, targets))
     units = stage.units.values()
     live = {
         "parameters": sum(unit.params.nbytes for unit in units),

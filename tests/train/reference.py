@@ -18,6 +18,7 @@ class Reference:
     def __init__(self, plan: Plan):
         self.plan, spec = plan, plan.model
         self.p: dict[str, Tensor] = {}
+        self.drawn: int | None = None  # the step that masks are drawn for
         for parameter in [p for block in blocks(spec) for p in block.parameters] + list(shared(spec)):
             key = hashlib.sha256(f"{plan.train.seed}:{parameter.name}".encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
@@ -33,14 +34,22 @@ class Reference:
         """Loss and gradient norm of one step on [B, s]."""
         self.adamw.zero_grad()
         self.drawn = step
-        logits = self.logits(tokens)
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
+        loss = self.loss(tokens, targets)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(list(self.p.values()), self.plan.optimizer.clip)
         for group in self.adamw.param_groups:
             group["lr"] = lr
         self.adamw.step()
         return loss.item(), norm.item()
+
+    def evaluate(self, tokens: Tensor, targets: Tensor) -> float:
+        """Loss on [B, s] with nothing dropped."""
+        self.drawn = None
+        with torch.no_grad():
+            return self.loss(tokens, targets).item()
+
+    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(self.logits(tokens).flatten(0, 1), targets.flatten(), ignore_index=-100)
 
     def logits(self, tokens: Tensor) -> Tensor:
         spec, p = self.plan.model, self.p
@@ -86,7 +95,7 @@ class Reference:
 
     def mask(self, site: str, rate: float, x: Tensor) -> Tensor | float:
         """What [B, …] is multiplied by: the masks of the global micro-batches one after another."""
-        if rate == 0:
+        if rate == 0 or self.drawn is None:
             return 1.0
         b = self.plan.train.microbatch
         draws = [Draw(self.plan.train.seed, self.drawn, j) for j in range(len(x) // b)]
