@@ -60,9 +60,9 @@ def _cost(spec: ModelSpec, kind: Kind, weights: int, batch: int, sequence: int, 
             assert_never(kind)
 
 
-# A mask takes 15 kernels over integers of 8 bytes (train/dropout.py): fill, 2 in place, 3 times shift, and, xor, 2 in
-# place and the comparison. Applying it takes 2 more: scale and select.
-_MASK_BYTES, _MASK_KERNELS = 8 + 2 * 16 + 3 * (16 + 16 + 24) + 2 * 16 + 9, 15
+# A mask (train/dropout.py) takes 14 kernels over 8 bytes for two elements: fill, 2 in place, 3 times shift, and, xor,
+# 2 in place; and the comparison of 4 bytes for each. Applying it takes 2 more: scale and select.
+_MASK_BYTES, _MASK_KERNELS = (8 + 2 * 16 + 3 * (16 + 16 + 24) + 2 * 16) // 2 + 4 + 1, 15
 
 
 @dataclass(frozen=True, slots=True)

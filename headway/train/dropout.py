@@ -61,22 +61,22 @@ def keep(
 ) -> Tensor:
     """Which elements of a tensor of `shape` are kept, as booleans; of `part` of it (start and stop of each dim) alone.
 
-    Element i is kept if the i-th output of SplitMix64 seeded with `key` (Steele, Lea and Flood 2014, figure 17), read
-    as a signed integer, is not below rate · 2^64 − 2^63. 64 bits wrap around on every device, so all draw the same.
+    Elements 2i and 2i + 1 are the low and the high half of output i of SplitMix64 seeded with `key` (Steele, Lea and
+    Flood 2014, figure 17); one is kept if its half, read as a signed integer, is not below rate · 2^32 − 2^31.
+    Integers wrap around on every device, so all draw the same.
     """
     if part is None:
-        z = torch.arange(1, math.prod(shape) + 1, dtype=torch.int64, device=device).view(tuple(shape))
+        size = math.prod(shape)
+        outputs = _outputs(key, torch.arange((size + 1) // 2, dtype=torch.int64, device=device))
+        halves = outputs.view(torch.int32)[:size].view(tuple(shape))  # low half first: devices are little-endian
     else:
-        z = torch.ones((), dtype=torch.int64, device=device)
+        element = torch.zeros((), dtype=torch.int64, device=device)
         stride = 1
         for dim, (size, cut) in enumerate(reversed(tuple(zip(shape, part, strict=True)))):
             places = torch.arange(cut.start, cut.stop, dtype=torch.int64, device=device) * stride
-            z, stride = z + places.view(-1, *[1] * dim), stride * size
-    z = z.mul_(_signed(_INCREMENT)).add_(key)
-    for bits, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
-        z = z.bitwise_xor_(_shifted(z, bits)).mul_(_signed(multiplier))
-    z = z.bitwise_xor_(_shifted(z, 31))
-    return z >= int(rate * 2**64) - 2**63
+            element, stride = element + places.view(-1, *[1] * dim), stride * size
+        halves = (_outputs(key, element >> 1) >> 32 * (element & 1)).to(torch.int32)  # drops what is above
+    return halves >= int(rate * 2**32) - 2**31
 
 
 def apply(x: Tensor, rate: float, key: int) -> Tensor:
@@ -96,6 +96,14 @@ class _Dropout(torch.autograd.Function):
 
 
 _dropout: Callable[[Tensor, float, int], Tensor] = _Dropout.apply
+
+
+def _outputs(seed: int, z: Tensor) -> Tensor:
+    """The outputs of SplitMix64 with the numbers (from 0) in `z`, which they overwrite."""
+    z = z.mul_(_signed(_INCREMENT)).add_(_signed((seed + _INCREMENT) % 2**64))
+    for bits, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+        z = z.bitwise_xor_(_shifted(z, bits)).mul_(_signed(multiplier))
+    return z.bitwise_xor_(_shifted(z, 31))
 
 
 def _shifted(z: Tensor, bits: int) -> Tensor:

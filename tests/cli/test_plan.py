@@ -1,11 +1,14 @@
 """headway plan: what it shows, the file it writes, the document it prints, and the status of a misfit."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from headway.cli.main import main
 from headway.plan.plan import digest, read
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +31,17 @@ def test_the_tables_say_who_holds_what_and_fit_100_columns(job, capsys):
     for said in ("embedding, layers 0, 1", "layers 2, 3, head", "{0,1}, {2,3}", "{0,2}, {1,3}", "1f1b, P=2 M=4 V=1"):
         assert said in out
     assert "Fits: rank 0 needs 40.2 MiB of 80.0 GiB" in out
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_fits(path, capsys):
+    assert main(["plan", str(path)]) == 0
+    assert "Fits:" in capsys.readouterr().out
+
+
+def test_shared_keys_and_values_are_shown(job, capsys):
+    assert main(["plan", job, "--set", "model=llama-3-8b", "--set", "data.tokenizer=none"]) == 0
+    assert "llama: 32 layers, hidden 4096, heads 32 (8 key-value), vocabulary 128256" in capsys.readouterr().out
 
 
 def test_the_json_document_agrees_with_the_plan_that_was_written(job, tmp_path, capsys):

@@ -27,7 +27,7 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
     everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB, SAME_LLAMA, SAME_LLAMA]
-    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=240 if len(cases) < 99 else 1200)
+    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=300 if len(cases) < 99 else 1200)
     assert set(found) >= {case.id for case in cases}
     return found
 
