@@ -143,10 +143,11 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
     chunks = schedule.num_stages // schedule.num_ranks
     cores, place = built.cluster.shared_cores, built.cluster
     groups = [(axis, layout.groups(axis)) for axis, size in layout.sizes if size > 1]
+    shared = f" ({model.key_value_heads} key-value)" if model.key_value_heads != model.heads else ""
     return [
         (
             "model",
-            f"{model.family}: {model.layers} layers, hidden {model.hidden}, heads {model.heads}, "
+            f"{model.family}: {model.layers} layers, hidden {model.hidden}, heads {model.heads}{shared}, "
             f"vocabulary {model.vocabulary}",
         ),
         ("parameters", f"{show_count(parameters)} ({parameters:,})"),

@@ -217,14 +217,16 @@ def _model(wanted: str | dict[str, Any]) -> ModelSpec:
     fields = {"preset": wanted} if isinstance(wanted, str) else dict(wanted)
     name = fields.pop("preset", None)
     if name is None:
-        return read.decode(ModelSpec, fields, "model")
+        return read.decode(ModelSpec, models.complete(fields), "model")
     if not isinstance(name, str) or name not in models.PRESETS:
         raise PlanError(f"no model preset is called '{name}'. {nearest(str(name), models.PRESETS)}")
     base = models.PRESETS[name]
-    known = {key: getattr(base, key) for key in base.__slots__}
-    if "hidden" in fields:  # a preset's feed-forward follows its width
-        known["feed_forward"] = 4 * fields["hidden"] if isinstance(fields["hidden"], int) else known["feed_forward"]
-    return read.decode(ModelSpec, {**known, **fields}, "model")
+    if (family := fields.get("family", base.family)) != base.family:
+        raise PlanError(
+            f"the model preset {name} is of family {base.family}, but model.family is {family!r}. "
+            f"Leave family out, or preset and give all fields."
+        )
+    return read.decode(ModelSpec, models.complete(fields, base), "model")
 
 
 def _cluster(wanted: str | dict[str, Any], folder: Path) -> Cluster:

@@ -7,7 +7,8 @@ from typing import Literal
 from headway.cluster.spec import Cluster
 from headway.errors import PlanError
 from headway.model import pipeline_layout
-from headway.model.block import blocks, cost
+from headway.model.block import blocks
+from headway.model.cost import cost
 from headway.model.spec import ModelSpec
 from headway.model.split import balanced, by_layers
 from headway.plan.job import Job, Parallel

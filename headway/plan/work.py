@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headway.model.block import Block, Cost, cost
+from headway.model.block import Block
+from headway.model.cost import Cost, cost, total
 from headway.model.unit import Unit
 from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
@@ -85,7 +86,7 @@ def model_flops_per_token(plan: Plan) -> float:
 
 def _forward(plan: Plan, program: Program, operation: Operation) -> Work:
     action = operation.action
-    done = _sum(plan, plan.blocks[_stage(action)])
+    done = _sum(plan, plan.blocks[_stage(action)], trains=program.trains)
     takes = {"activations": done.saved} if program.trains else {}
     gives: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
@@ -142,15 +143,10 @@ def _collective(ranks: tuple[int, ...], size: Bytes) -> Work:
     return Work(edge=group_edge(ranks), group=ranks, bytes=size) if len(ranks) > 1 else Work()
 
 
-def _sum(plan: Plan, members: Iterable[Block]) -> Cost:
+def _sum(plan: Plan, members: Iterable[Block], *, trains: bool = True) -> Cost:
     train, sequence = plan.train, plan.data.sequence_length
-    each = [cost(plan.model, b, batch=train.microbatch, sequence=sequence, dtype=train.precision) for b in members]
-    return Cost(
-        Flops(sum(c.flops for c in each)),
-        Bytes(sum(c.traffic for c in each)),
-        sum(c.kernels for c in each),
-        Bytes(sum(c.saved for c in each)),
-    )
+    model = plan.model if trains else plan.model.without_dropout
+    return total(cost(model, b, batch=train.microbatch, sequence=sequence, dtype=train.precision) for b in members)
 
 
 def _has(program: Program, action: Action, kind: Kind) -> bool:

@@ -1,10 +1,11 @@
 """The model's arithmetic in torch: one plain function for each kind of block.
 
-Shapes: b micro-batch, s sequence, h hidden, n heads, v vocabulary.
+Shapes: b micro-batch, s sequence, h hidden, n heads of width d, m key-value heads, f feed-forward, v vocabulary.
 """
 
 import math
 from collections.abc import Mapping
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -13,33 +14,60 @@ from torch.nn import functional as F  # noqa: N812 -- the field's name for it
 from headway.data.samples import IGNORE
 from headway.model.block import Block
 from headway.model.spec import ModelSpec
+from headway.train.dropout import Draw, dropout
+from headway.train.functions import EPSILON, dropped_attention, rms_norm, rotate_, swiglu
 
 Leaves = Mapping[str, Tensor]
 
 
-def forward(spec: ModelSpec, block: Block, p: Leaves, x: Tensor, targets: Tensor | None) -> Tensor:
+def forward(
+    spec: ModelSpec, block: Block, p: Leaves, x: Tensor, targets: Tensor | None = None, draw: Draw | None = None
+) -> Tensor:
     """The block's output for its input: tokens [b, s] or activations [b, s, h] → [b, s, h].
 
-    The head gives the summed loss (a scalar) where there are targets, else the logits [b, s, v].
+    The head gives the summed loss (a scalar) where there are targets, else the logits [b, s, v]. Without a draw there
+    is no dropout.
     """
     match block.kind:
         case "embedding":
-            return F.embedding(x, p["tokens"]) + p["positions"][: x.shape[1]]
+            return embedding(spec, p, x, draw)
         case "layer":
-            return layer(p, x, spec.heads)
+            return layer(spec, block.name, p, x, draw)
         case "head":
             return head(p, x, targets)
+        case _:
+            assert_never(block.kind)
 
 
-def layer(p: Leaves, x: Tensor, heads: int) -> Tensor:
-    """A transformer layer, normalised before attention and before the feed-forward (GPT-2)."""
-    b, s, h = x.shape
-    qkv = _linear(p, "attention.qkv", _norm(p, "attention_norm", x))
-    q, k, v = (part.transpose(1, 2) for part in qkv.view(b, s, 3, heads, h // heads).unbind(2))
-    attended = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, s, h)
-    x = x + _linear(p, "attention.output", attended)
-    up = _linear(p, "feed_forward.up", _norm(p, "feed_forward_norm", x))
-    return x + _linear(p, "feed_forward.down", F.gelu(up, approximate="tanh"))
+def embedding(spec: ModelSpec, p: Leaves, tokens: Tensor, draw: Draw | None) -> Tensor:
+    """The tokens' rows, plus those of their positions where they are learned."""
+    x = F.embedding(tokens, p["tokens"])
+    if "positions" in p:
+        x = x + p["positions"][: tokens.shape[1]]
+    return dropout(x, spec.hidden_dropout, draw, "embedding")
+
+
+def layer(spec: ModelSpec, name: str, p: Leaves, x: Tensor, draw: Draw | None) -> Tensor:
+    """A transformer layer, normalised before attention and before the feed-forward."""
+    attended = attention(spec, name, _linear(p, "attention.qkv", _norm(p, "attention_norm", x)), draw)
+    added = _linear(p, "attention.output", attended)
+    x = x + dropout(added, spec.hidden_dropout, draw, f"{name}.attention")
+    added = _linear(p, "feed_forward.down", _gated(p, _norm(p, "feed_forward_norm", x)))
+    return x + dropout(added, spec.hidden_dropout, draw, f"{name}.feed_forward")
+
+
+def attention(spec: ModelSpec, name: str, qkv: Tensor, draw: Draw | None) -> Tensor:
+    """Causal attention: [b, s, (n + 2m)·d], the heads of queries, keys and values in a row, → [b, s, n·d]."""
+    b, s, _ = qkv.shape
+    n, m, d = spec.heads, spec.key_value_heads, spec.head_width
+    if spec.rope_theta:
+        qkv = rotate_(qkv, n + m, d, spec.rope_theta)
+    q, k, v = (part.transpose(1, 2) for part in qkv.view(b, s, n + 2 * m, d).split_with_sizes((n, m, m), 2))
+    if draw and spec.attention_dropout:
+        attended = dropped_attention(q, k, v, spec.attention_dropout, draw.key(f"{name}.attention.probabilities"))
+    else:
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=n != m)
+    return attended.transpose(1, 2).flatten(2)
 
 
 def head(p: Leaves, x: Tensor, targets: Tensor | None) -> Tensor:
@@ -51,12 +79,21 @@ def head(p: Leaves, x: Tensor, targets: Tensor | None) -> Tensor:
     return loss
 
 
+def _gated(p: Leaves, x: Tensor) -> Tensor:
+    """What the feed-forward's last product takes: [b, s, h] → [b, s, f], by SwiGLU where there is a gate, else GELU."""
+    if "feed_forward.gate_up.weight" in p:
+        return swiglu(_linear(p, "feed_forward.gate_up", x))
+    return F.gelu(_linear(p, "feed_forward.up", x), approximate="tanh")
+
+
 def _linear(p: Leaves, name: str, x: Tensor) -> Tensor:
-    return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
+    return F.linear(x, p[f"{name}.weight"], p.get(f"{name}.bias"))
 
 
 def _norm(p: Leaves, name: str, x: Tensor) -> Tensor:
-    return F.layer_norm(x, x.shape[-1:], p[f"{name}.weight"], p[f"{name}.bias"])
+    """Layer norm, or RMS norm where there is no bias."""
+    weight, bias = p[f"{name}.weight"], p.get(f"{name}.bias")
+    return rms_norm(x, weight) if bias is None else F.layer_norm(x, x.shape[-1:], weight, bias, EPSILON)
 
 
 def initial(shape: tuple[int, ...], init: str, layers: int, generator: torch.Generator) -> Tensor:

@@ -38,7 +38,7 @@ def generate(
             for block in members:
                 # only the last position's logits are wanted
                 x = x[:, -1:] if block.kind == "head" else x
-                x = arithmetic.forward(spec, block, {**named[block.name].leaves(block), **shared}, x, None)
+                x = arithmetic.forward(spec, block, {**named[block.name].leaves(block), **shared}, x)
         tokens.append(_pick(x[0, -1].float(), temperature, generator))
         yield tokens[-1]
 

@@ -16,6 +16,7 @@ from headway.schedule.action import Action, Kind
 from headway.schedule.operation import Program
 from headway.train import blocks
 from headway.train.comm import Comm, Transfer
+from headway.train.dropout import Draw
 from headway.train.endings import Stop
 from headway.train.flat import FlatUnit
 from headway.train.optimizer import AdamW
@@ -104,6 +105,9 @@ class TorchStage:
         place = (stage, microbatch)
         x = self._tokens[microbatch] if stage == 0 else self._box.inputs.pop(place)
         targets = self._targets[microbatch] if stage == self._last else None
+        # the micro-batch of the global batch; an evaluation drops nothing
+        drawn = microbatch * self.plan.layout.size("data") + self._data
+        draw = Draw(self.plan.train.seed, self.step, drawn) if self.program.trains else None
         islands = []
         with self.saved.counting(place):
             for unit in self._units_of[stage]:
@@ -111,7 +115,7 @@ class TorchStage:
                     x = x.detach().requires_grad_()
                 y = x
                 for block in unit.blocks:
-                    y = blocks.forward(self.plan.model, block, self._leaves(unit.name, block), y, targets)
+                    y = blocks.forward(self.plan.model, block, self._leaves(unit.name, block), y, targets, draw)
                 if self.program.trains:
                     islands.append((unit.name, x, get_gradient_edge(y)))
                 x = y

@@ -1,11 +1,14 @@
 """headway plan: what it shows, the file it writes, the document it prints, and the status of a misfit."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from headway.cli.main import main
 from headway.plan.plan import digest, read
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +59,17 @@ def test_stages_are_shown_with_their_split_times_and_memory_in_100_columns(job, 
         assert column in out
     for text in said:
         assert text in out, out
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_fits(path, capsys):
+    assert main(["plan", str(path)]) == 0
+    assert "Fits:" in capsys.readouterr().out
+
+
+def test_shared_keys_and_values_are_shown(job, capsys):
+    assert main(["plan", job, "--set", "model=llama-3-8b", "--set", "data.tokenizer=none"]) == 0
+    assert "llama: 32 layers, hidden 4096, heads 32 (8 key-value), vocabulary 128256" in capsys.readouterr().out
 
 
 def test_the_json_document_agrees_with_the_plan_that_was_written(job, tmp_path, capsys):

@@ -117,6 +117,21 @@ def test_a_run_leaves_its_files_and_equal_bytes_predicted_and_measured(job, tmp_
     assert measured.rows() == predicted.rows()
 
 
+def test_a_llama_with_dropout_trains_with_equal_bytes_predicted_and_measured(job):
+    fields = {"family": "llama", "heads": 4, "key_value_heads": 2, "hidden_dropout": 0.1, "attention_dropout": 0.1}
+    settings = [word for key, value in fields.items() for word in ("--set", f"model.{key}={value}")]
+    status, out, err = _end(_start(job(10), "--json", *settings))
+    assert status == 0, err
+    summary = json.loads(out)
+    assert summary["last_loss"] < summary["first_loss"]
+    assert summary["last_validation_loss"] < summary["first_validation_loss"]
+    assert summary["edges"]["predicted"] == summary["edges"]["measured"] != {}
+    run = Path(summary["run_directory"])
+    predicted, measured = (chrome.read(run / f"{name}.trace.json.gz") for name in ("predicted", "measured"))
+    for rank, held in measured.memory.items():
+        assert held.items() <= predicted.memory[rank].items()
+
+
 def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_path):
     pair = str(tmp_path / "pair")
     made = [sys.executable, "-m", "headway", "data", "prepare", str(tmp_path / "text.txt"), "--output", pair]

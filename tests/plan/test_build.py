@@ -87,6 +87,22 @@ def test_a_presets_feed_forward_follows_its_width(plan_of):
     assert plan.model.feed_forward == 100
 
 
+def test_a_llama_may_be_a_preset_a_changed_one_or_all_fields(plan_of):
+    data = {"tokenizer": "none", "path": "tokens"}
+    assert plan_of(model="llama-3-8b", data=data).model == PRESETS["llama-3-8b"]
+    four = plan_of(model={"preset": "llama-3-8b", "layers": 4}, data=data)
+    assert four.model == dataclasses.replace(PRESETS["llama-3-8b"], layers=4)
+    sizes = {"layers": 2, "hidden": 32, "heads": 4, "feed_forward": 64, "vocabulary": 256, "positions": 256}
+    spec = plan_of(model={**sizes, "family": "llama", "key_value_heads": 2, "hidden_dropout": 0.1}).model
+    assert (spec.family, spec.key_value_heads, spec.tied, spec.hidden_dropout) == ("llama", 2, False, 0.1)
+
+
+def test_a_plan_of_a_llama_with_dropout_survives_its_file(plan_of):
+    plan = plan_of(model={"preset": "llama-tiny", "attention_dropout": 0.1, "hidden_dropout": 0.2, "rope_theta": 5e5})
+    assert plans.loads(plans.dumps(plan)) == plan
+    assert plans.digest(plan) != plans.digest(plan_of(model="llama-tiny"))
+
+
 def test_a_model_may_be_given_by_all_its_fields(plan_of):
     sizes = {"layers": 2, "hidden": 32, "heads": 2, "feed_forward": 64, "vocabulary": 256, "positions": 256}
     assert plan_of(model=sizes).model.hidden == 32

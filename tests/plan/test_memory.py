@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.block import blocks, cost, num_parameters, shared
+from headway.model.block import blocks, num_parameters, shared
+from headway.model.cost import cost
 from headway.model.spec import ModelSpec
 from headway.placement import zero
 from headway.plan.memory import (

@@ -55,6 +55,15 @@ def test_an_evaluation_takes_the_forward_flops_alone(plan_of, parallel):
     assert not any("activations" in done.takes for done in works)
 
 
+def test_an_evaluation_drops_nothing(plan_of):
+    alone, rates = {"pipeline": 1, "data": 1}, {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+    plain = _plan(plan_of, alone, model={"preset": "gpt-tiny"})
+    dropping = _plan(plan_of, alone, model={"preset": "gpt-tiny", **rates})
+    assert _works(dropping, 0, dropping.evaluation_program) == _works(plain, 0, plain.evaluation_program)
+    assert _work(dropping, 0, "0F0").traffic > _work(plain, 0, "0F0").traffic
+    assert _work(dropping, 0, "0F0").flops == _work(plain, 0, "0F0").flops
+
+
 @each
 def test_model_flops_are_those_of_a_token_under_every_layout(plan_of, parallel):
     assert model_flops_per_token(_plan(plan_of, parallel)) == 3 * FORWARD / (B * S)

@@ -55,7 +55,16 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "parallel: {offload: {params: ssd}}",
         "parallel.offload.params is 'ssd', but should be 'device', 'host' or",
     ),
-    ("unknown family", "model: {preset: gpt2, family: llama}", "family is 'llama'. Use 'gpt'."),
+    (
+        "unknown family",
+        "model: {family: mamba, layers: 2, hidden: 8, heads: 2, feed_forward: 8, vocabulary: 256, positions: 256}",
+        "family is 'mamba'. Use 'gpt' or 'llama'.",
+    ),
+    (
+        "family of another preset",
+        "model: {preset: gpt2, family: llama}",
+        "the model preset gpt2 is of family gpt, but model.family is 'llama'. Leave family out, or preset and give all",
+    ),
     # values of the wrong type
     ("quoted number", 'train: {steps: "20"}', "train.steps is '20', but should be"),
     ("number with underscores", "train: {steps: 1_000}", "train.steps is '1_000', but should be"),
@@ -174,6 +183,44 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ),
     ("layout with an open group", 'parallel: {split: "E(t|t"}', "opens a ( at position 2 that nothing closes."),
     ("layout with an empty repeat", 'parallel: {split: "Et*|tL"}', "has a * at position 3 without a number from 1 on"),
+    (
+        "key-value heads that do not divide",
+        "model: {preset: llama-tiny, key_value_heads: 3}",
+        "model.key_value_heads must divide model.heads: 4 over 3 leaves 1. Use key_value_heads 2.",
+    ),
+    (
+        "no key-value heads",
+        "model: {preset: llama-tiny, key_value_heads: 0}",
+        "model.key_value_heads must be at least 1, got 0.",
+    ),
+    (
+        "key-value heads of a gpt",
+        "model: {preset: gpt-tiny, key_value_heads: 2}",
+        "model.key_value_heads 2 for 4 heads: only family llama shares keys and values. Use key_value_heads 4, or",
+    ),
+    (
+        "a head of no pairs",
+        "model: {preset: llama-tiny, hidden: 12}",
+        "a head has 3 (model.hidden 12 over 4 heads). Use hidden 16, or other heads.",
+    ),
+    (
+        "rotation of a gpt",
+        "model: {preset: gpt-tiny, rope_theta: 10000}",
+        "model.rope_theta 10000 is for family llama; gpt learns its positions.",
+    ),
+    ("no rotation", "model: {preset: llama-tiny, rope_theta: 0}", "model.rope_theta must be a number above 1, got 0."),
+    (
+        "everything dropped",
+        "model: {preset: gpt-tiny, hidden_dropout: 1}",
+        "model.hidden_dropout is the share that is dropped, at least 0 and below 1, got 1.0.",
+    ),
+    (
+        "less than nothing dropped",
+        "model: {preset: gpt-tiny, attention_dropout: -0.1}",
+        "model.attention_dropout is the share that is dropped, at least 0 and below 1, got -0.1.",
+    ),
+    ("dropout in percent", "model: {preset: gpt-tiny, hidden_dropout: 10%}", "hidden_dropout is '10%', but should be"),
+    ("sequence longer than a llama's", "model: llama-tiny\ndata: {sequence_length: 512}", "the model's 256 positions."),
     (
         "layout larger than the cluster",
         "parallel: {pipeline: 5, data: 16}\ntrain: {global_batch: 64}",

@@ -28,6 +28,9 @@ class Case:
     layers: int = 7
     split: str = "balanced"
     rows: str = ""  # a schedule of its own, as CSV, in place of a family
+    key_value_heads: int = 0  # of a llama; 0: a gpt
+    attention_dropout: float = 0.0
+    hidden_dropout: float = 0.0
 
     @property
     def world(self) -> int:
@@ -41,12 +44,21 @@ class Case:
         sizes = f"P{self.pipeline}-V{self.chunks}-D{self.data}-M{self.microbatches}"
         precision = "" if self.precision is Dtype.FLOAT64 else f"-{self.precision}"
         split = "" if self.split == "balanced" and self.layers == 7 else f"-{self.layers} layers-{self.split}"
-        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}"
+        llama = f"-llama-{self.key_value_heads}" if self.key_value_heads else ""
+        rates = f"-dropped-{self.attention_dropout}-{self.hidden_dropout}"
+        dropped = rates if self.attention_dropout or self.hidden_dropout else ""
+        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}"
+
+    @property
+    def model(self) -> dict[str, object]:
+        sizes = {"layers": self.layers, "hidden": 16, "heads": 2, "feed_forward": 24}
+        llama = {"family": "llama", "heads": 4, "key_value_heads": self.key_value_heads} if self.key_value_heads else {}
+        rates = {"attention_dropout": self.attention_dropout, "hidden_dropout": self.hidden_dropout}
+        return sizes | {"vocabulary": 260, "positions": 12, "tied": self.tied} | llama | rates
 
     def plan(self) -> Plan:
         job = Job(
-            model={"hidden": 16, "heads": 2, "feed_forward": 24, "vocabulary": 260, "positions": 12}
-            | {"layers": self.layers, "tied": self.tied},
+            model=self.model,
             parallel=Parallel(
                 pipeline=self.pipeline,
                 data=self.data,
@@ -86,6 +98,23 @@ def matrix() -> list[Case]:
     masked = (1, 7, 3, 5)
     found += [Case(p, 1, d, "1f1b", 4 // d, valid=masked) for p in (1, 2) for d in (1, 2, 4)]
     found.append(Case(2, 2, 2, "interleaved", 2, valid=masked))
+    return [*found, *families()]
+
+
+def families() -> list[Case]:
+    """Llamas of 4, 2 and 1 key-value heads, and both families with each dropout, under layouts of each kind."""
+    layouts = [(1, 1, 1, "1f1b"), (2, 1, 1, "gpipe"), (1, 1, 4, "1f1b"), (2, 1, 2, "1f1b"), (2, 2, 2, "interleaved")]
+    layouts += [(4, 1, 2, "1f1b"), (1, 2, 2, "interleaved"), (4, 2, 1, "interleaved")]
+    rates = [(0.0, 0.0), (0.0, 0.2), (0.3, 0.0), (0.3, 0.2)]
+    found = []
+    for i, layout in enumerate(layouts):
+        for j, (attention, hidden) in enumerate(rates):
+            for heads in (0, 4, 2, 1) if attention or hidden else (4, 2, 1):
+                tied, units = (i + j + heads) % 2 == 0, 10**6 * ((i + j) % 2)
+                sizes = {"tied": tied, "unit_bytes": units, "key_value_heads": heads}
+                found.append(Case(*layout, 4, **sizes, attention_dropout=attention, hidden_dropout=hidden))
+    masked = {"valid": (1, 7, 3, 5), "attention_dropout": 0.3, "hidden_dropout": 0.2}
+    found += [Case(2, 1, 2, "1f1b", 2, key_value_heads=heads, **masked) for heads in (0, 2)]
     return found
 
 
@@ -138,7 +167,9 @@ def splits() -> list[Case]:
 def single_precision() -> list[Case]:
     """A few layouts in float32."""
     layouts = ((1, 1, 1, "1f1b"), (2, 1, 2, "1f1b"), (2, 2, 2, "interleaved"), (4, 1, 2, "gpipe"))
-    return [Case(*layout, 4, precision=Dtype.FLOAT32) for layout in layouts]
+    plain = [Case(*layout, 4, precision=Dtype.FLOAT32) for layout in layouts]
+    dropped = {"precision": Dtype.FLOAT32, "attention_dropout": 0.1, "hidden_dropout": 0.1}
+    return [*plain, *(Case(2, 1, 2, "1f1b", 4, key_value_heads=heads, **dropped) for heads in (0, 2))]
 
 
 def sampled() -> list[Case]:

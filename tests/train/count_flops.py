@@ -24,7 +24,11 @@ def main(out: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     found = {}
-    for case in (Case(1, 1, 1, "1f1b", 2), Case(1, 1, 1, "gpipe", 3, tied=False), Case(1, 2, 1, "interleaved", 2)):
+    dropped = {"attention_dropout": 0.1, "hidden_dropout": 0.1}
+    cases = [Case(1, 1, 1, "1f1b", 2), Case(1, 1, 1, "gpipe", 3, tied=False), Case(1, 2, 1, "interleaved", 2)]
+    cases += [Case(1, 1, 1, "1f1b", 2, key_value_heads=heads) for heads in (4, 2, 1)]
+    cases += [Case(1, 1, 1, "1f1b", 2, key_value_heads=heads, **dropped) for heads in (0, 4, 2, 1)]
+    for case in cases:
         plan = case.plan()
         stage = TorchStage(plan, plan.program, 0, torch.device("cpu"), comm.Comm(plan, 0))
         tokens = torch.zeros(

@@ -12,8 +12,9 @@ def run_ranks(script: Path, arguments: list[str], world: int, timeout: float) ->
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
-    here = os.pathsep.join(filter(None, (str(script.parent), os.environ.get("PYTHONPATH"))))
-    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": here}
+    # the script's neighbours, and the Headway that these tests lie beside, whatever is installed
+    path = os.pathsep.join([str(script.parent), str(Path(__file__).parents[2])])
+    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), *arguments],

@@ -58,7 +58,7 @@ def one(case: Case) -> dict[str, object]:
         result = trainer.train_step(Batch(tokens[places].numpy(), targets[places].numpy()))
         if step == 1:
             peak = stage.saved.stop()
-        loss, norm = reference.step(tokens, targets, learning_rate(plan.optimizer, step, plan.train.steps))
+        loss, norm = reference.step(tokens, targets, step, learning_rate(plan.optimizer, step, plan.train.steps))
         assert math.isfinite(result.loss), "max() would swallow a NaN"
         assert math.isfinite(result.grad_norm)
         worst["loss"] = max(worst["loss"], abs(result.loss - loss))

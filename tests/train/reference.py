@@ -1,4 +1,4 @@
-"""The model written once more in plain PyTorch, one process, no Headway but its first weights: what is right."""
+"""The model once more in plain PyTorch, one process, no Headway but its first weights and masks: what is right."""
 
 import hashlib
 
@@ -9,14 +9,16 @@ from torch.nn import functional as F  # noqa: N812
 from headway.model.block import blocks, shared
 from headway.plan.plan import Plan
 from headway.train.blocks import initial
+from headway.train.dropout import Draw, keep
 
 
 class Reference:
-    """A GPT whose parameters are named tensors, trained on whole global batches by torch's own optimizer."""
+    """A GPT or Llama whose parameters are named tensors, trained on whole global batches by torch's own optimizer."""
 
     def __init__(self, plan: Plan):
         self.plan, spec = plan, plan.model
         self.p: dict[str, Tensor] = {}
+        self.drawn: int | None = None  # the step that masks are drawn for
         for parameter in [p for block in blocks(spec) for p in block.parameters] + list(shared(spec)):
             key = hashlib.sha256(f"{plan.train.seed}:{parameter.name}".encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
@@ -28,11 +30,11 @@ class Reference:
         groups = [{"params": decayed, "weight_decay": o.weight_decay}, {"params": rest, "weight_decay": 0.0}]
         self.adamw = torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, eps=o.eps, foreach=False)
 
-    def step(self, tokens: Tensor, targets: Tensor, lr: float) -> tuple[float, float]:
+    def step(self, tokens: Tensor, targets: Tensor, step: int, lr: float) -> tuple[float, float]:
         """Loss and gradient norm of one step on [B, s]."""
         self.adamw.zero_grad()
-        logits = self.logits(tokens)
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
+        self.drawn = step
+        loss = self.loss(tokens, targets)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(list(self.p.values()), self.plan.optimizer.clip)
         for group in self.adamw.param_groups:
@@ -41,36 +43,74 @@ class Reference:
         return loss.item(), norm.item()
 
     def evaluate(self, tokens: Tensor, targets: Tensor) -> float:
-        """Loss on [B, s], nothing learned."""
+        """Loss on [B, s] with nothing dropped."""
+        self.drawn = None
         with torch.no_grad():
-            logits = self.logits(tokens)
-            return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100).item()
+            return self.loss(tokens, targets).item()
+
+    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(self.logits(tokens).flatten(0, 1), targets.flatten(), ignore_index=-100)
 
     def logits(self, tokens: Tensor) -> Tensor:
         spec, p = self.plan.model, self.p
-        x = p["embedding.tokens.weight"][tokens] + p["embedding.positions.weight"][: tokens.shape[1]]
-        mask = torch.full((tokens.shape[1],) * 2, float("-inf"), dtype=x.dtype).triu(1)
+        x = p["embedding.tokens.weight"][tokens]
+        if spec.family == "gpt":
+            x = x + p["embedding.positions.weight"][: tokens.shape[1]]
+        x = x * self.mask("embedding", spec.hidden_dropout, x)
         for i in range(spec.layers):
-            n = self.norm(f"layers.{i}.attention_norm", x)
-            q, k, v = (self.heads(self.linear(f"layers.{i}.attention.{name}", n)) for name in "qkv")
-            scores = q @ k.transpose(-1, -2) / (spec.hidden // spec.heads) ** 0.5 + mask
-            attended = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-            x = x + self.linear(f"layers.{i}.attention.output", attended)
-            up = F.gelu(
-                self.linear(f"layers.{i}.feed_forward.up", self.norm(f"layers.{i}.feed_forward_norm", x)),
-                approximate="tanh",
-            )
-            x = x + self.linear(f"layers.{i}.feed_forward.down", up)
+            attended = self.attention(f"layers.{i}.attention", self.norm(f"layers.{i}.attention_norm", x))
+            x = x + attended * self.mask(f"layers.{i}.attention", spec.hidden_dropout, x)
+            made = self.feed_forward(f"layers.{i}.feed_forward", self.norm(f"layers.{i}.feed_forward_norm", x))
+            x = x + made * self.mask(f"layers.{i}.feed_forward", spec.hidden_dropout, x)
         output = p["embedding.tokens.weight"] if spec.tied else p["head.output.weight"]
         return self.norm("head.norm", x) @ output.T
 
+    def attention(self, name: str, x: Tensor) -> Tensor:
+        spec = self.plan.model
+        q, k, v = (self.heads(self.linear(f"{name}.{each}", x)) for each in "qkv")
+        if spec.family == "llama":
+            q, k = self.rotated(q), self.rotated(k)
+            k, v = (each.repeat_interleave(spec.heads // spec.key_value_heads, dim=1) for each in (k, v))
+        future = torch.full((x.shape[1],) * 2, float("-inf"), dtype=x.dtype).triu(1)
+        scores = q @ k.transpose(-1, -2) / (spec.hidden // spec.heads) ** 0.5 + future
+        chances = scores.softmax(-1)
+        chances = chances * self.mask(f"{name}.probabilities", spec.attention_dropout, chances)
+        return self.linear(f"{name}.output", (chances @ v).transpose(1, 2).flatten(2))
+
+    def feed_forward(self, name: str, x: Tensor) -> Tensor:
+        up = self.linear(f"{name}.up", x)
+        if self.plan.model.family == "llama":
+            gate = self.linear(f"{name}.gate", x)
+            return self.linear(f"{name}.down", gate * torch.sigmoid(gate) * up)
+        return self.linear(f"{name}.down", F.gelu(up, approximate="tanh"))
+
+    def rotated(self, x: Tensor) -> Tensor:
+        """The pairs (j, j + d/2) of [B, n, s, d] as complex numbers, turned by multiplying them."""
+        s, half = x.shape[2], x.shape[3] // 2
+        pairs = torch.complex(x[..., :half], x[..., half:])
+        speeds = torch.tensor([self.plan.model.rope_theta ** (-j / half) for j in range(half)], dtype=x.dtype)
+        angles = torch.arange(s, dtype=x.dtype)[:, None] * speeds
+        turned = pairs * torch.polar(torch.ones_like(angles), angles)
+        return torch.cat([turned.real, turned.imag], -1)
+
+    def mask(self, site: str, rate: float, x: Tensor) -> Tensor | float:
+        """What [B, …] is multiplied by: the masks of the global micro-batches one after another."""
+        if rate == 0 or self.drawn is None:
+            return 1.0
+        b = self.plan.train.microbatch
+        draws = [Draw(self.plan.train.seed, self.drawn, j) for j in range(len(x) // b)]
+        masks = [keep(draw.key(site), rate, (b, *x.shape[1:]), x.device) for draw in draws]
+        return torch.cat(masks).to(x.dtype) / (1 - rate)
+
     def heads(self, x: Tensor) -> Tensor:
-        b, s, h = x.shape
-        return x.view(b, s, self.plan.model.heads, h // self.plan.model.heads).transpose(1, 2)
+        return x.unflatten(-1, (-1, self.plan.model.hidden // self.plan.model.heads)).transpose(1, 2)
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        return x @ self.p[f"{name}.weight"].T + self.p[f"{name}.bias"]
+        y = x @ self.p[f"{name}.weight"].T
+        return y + self.p[f"{name}.bias"] if f"{name}.bias" in self.p else y
 
     def norm(self, name: str, x: Tensor) -> Tensor:
+        if self.plan.model.family == "llama":
+            return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * self.p[f"{name}.weight"]
         mean, variance = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
         return (x - mean) / (variance + 1e-5).sqrt() * self.p[f"{name}.weight"] + self.p[f"{name}.bias"]

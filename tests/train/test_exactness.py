@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ pytestmark = pytest.mark.dist
 TOLERANCE = 1e-9
 SCRIPT = Path(__file__).parent / "play_cases.py"
 SAME_JOB = Case(2, 2, 2, "interleaved", 4)
+SAME_LLAMA = replace(SAME_JOB, key_value_heads=2, attention_dropout=0.1, hidden_dropout=0.1)
 
 
 def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dict]]:
@@ -26,7 +27,7 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
     cases += splits()
-    everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB]
+    everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB, SAME_LLAMA, SAME_LLAMA]
     found = _play(everything, tmp_path_factory.mktemp("played"), timeout=400 if len(cases) < 99 else 1200)
     assert set(found) >= {case.id for case in cases}
     return found
@@ -41,6 +42,9 @@ def test_the_sample_touches_every_axis():
     assert axes["chunks"] == {1, 2}
     assert axes["schedule"] == {"gpipe", "1f1b", "interleaved"}
     assert axes["tied"] == {True, False}
+    assert axes["key_value_heads"] == {0, 1, 2, 4}
+    assert axes["attention_dropout"] == {0.0, 0.3}
+    assert axes["hidden_dropout"] == {0.0, 0.2}
     assert len(axes["clip"]) == len(axes["unit_bytes"]) == len(axes["valid"]) == 2
 
 
@@ -77,8 +81,9 @@ def test_planned_activations_are_the_bytes_that_autograd_saves(played):
                 assert live["activations"] == pytest.approx(planned["activations"], rel=0.02), name
 
 
-def test_the_same_job_twice_is_the_same_to_the_bit(played):
-    first, second = played[SAME_JOB.id][-2:]
+@pytest.mark.parametrize("job", [SAME_JOB, SAME_LLAMA], ids=lambda job: job.id)
+def test_the_same_job_twice_is_the_same_to_the_bit(played, job):
+    first, second = played[job.id][-2:]
     assert first["digest"] == second["digest"]
 
 

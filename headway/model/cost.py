@@ -1,0 +1,142 @@
+"""Costs: FLOPs, traffic, kernels and saved bytes of each block going forward, as formulas."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import assert_never
+
+from headway.model.block import Block, Kind, num_parameters
+from headway.model.spec import ModelSpec
+from headway.units import Bytes, Dtype, Flops
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one block does to one micro-batch going forward.
+
+    `flops`: matrix products, attention over the full s × s. `traffic`: bytes read and written by everything else and
+    by the products' operands, each kernel counted once. `kernels`: kernels started. `saved`: bytes that autograd keeps
+    for the backward pass, parameters and the block's output left out.
+    """
+
+    flops: Flops
+    traffic: Bytes
+    kernels: int
+    saved: Bytes
+
+
+def cost(spec: ModelSpec, block: Block, *, batch: int, sequence: int, dtype: Dtype) -> Cost:
+    """Cost of `block` going forward on `batch` sequences of `sequence` tokens; backward does twice the FLOPs.
+
+    Saved bytes are what torch's autograd and the trainer's own functions keep (Korthikanti et al. 2022, §4.1, with
+    fused attention): of every step its input. Dropout keeps nothing: its backward draws the mask again.
+    """
+    weights = spec.vocabulary * spec.hidden if block.kind == "head" else num_parameters(block.parameters)
+    return _cost(spec, block.kind, weights, batch, sequence, dtype.bytes)
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """All of them one after another."""
+    every = list(costs)
+    return Cost(
+        Flops(sum(c.flops for c in every)),
+        Bytes(sum(c.traffic for c in every)),
+        sum(c.kernels for c in every),
+        Bytes(sum(c.saved for c in every)),
+    )
+
+
+@lru_cache(maxsize=64)  # pure; the players ask it for every operation of every rank
+def _cost(spec: ModelSpec, kind: Kind, weights: int, batch: int, sequence: int, size: int) -> Cost:
+    each = _Pieces(spec, batch, sequence, size)
+    match kind:
+        case "embedding":
+            return total(each.embedding())
+        case "layer":
+            return total([*each.layer(), each.weights(weights)])
+        case "head":
+            return total([*each.head(), each.weights(weights)])
+        case _:
+            assert_never(kind)
+
+
+# A mask (train/dropout.py) takes 14 kernels over 8 bytes for two elements: fill, 2 in place, 3 times shift, and, xor,
+# 2 in place; and the comparison of 4 bytes for each. Applying it takes 2 more: scale and select.
+_MASK_BYTES, _MASK_KERNELS = (8 + 2 * 16 + 3 * (16 + 16 + 24) + 2 * 16) // 2 + 4 + 1, 15
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """The steps that blocks are made of, each as its cost. `size`: bytes of an element."""
+
+    spec: ModelSpec
+    batch: int
+    sequence: int
+    size: int
+
+    def embedding(self) -> list[Cost]:
+        """Rows looked up, and those of the positions added."""
+        h, tokens = self.spec.hidden, self.batch * self.sequence
+        lookup = replace(self._elements(2 * h, kernels=1), saved=Bytes(8 * tokens))
+        indices = Cost(Flops(0), Bytes(8 * tokens), 0, Bytes(0))
+        positions = [self._elements(2 * h, kernels=2)] if self.spec.family == "gpt" else []
+        return [lookup, indices, *positions, *self._dropout(tokens * h, self.spec.hidden_dropout)]
+
+    def layer(self) -> list[Cost]:
+        """24·s·b·h² + 4·s²·b·h FLOPs with a GELU's f = 4h (Narayanan et al. 2021, appendix)."""
+        h, f = self.spec.hidden, self.spec.feed_forward
+        width = h + 2 * self.spec.key_value_width  # of a token's queries, keys and values together
+        added = [
+            *self._dropout(self.batch * self.sequence * h, self.spec.hidden_dropout),
+            self._elements(3 * h, kernels=1),
+        ]
+        common = [self._product(h, width), *self._attention(), self._product(h, h), *added, self._product(f, h), *added]
+        if self.spec.family == "gpt":
+            gelu = self._elements(2 * f, kernels=1, saved=f)
+            return [*common, self._layer_norm(), self._layer_norm(), self._product(h, f), gelu]
+        # turned in place by 4 kernels on halves and 2 that write them back
+        rotation = self._elements(7 * (width - self.spec.key_value_width), kernels=6)
+        swiglu = self._elements(5 * f, kernels=2, saved=2 * f)
+        return [*common, self._rms_norm(), rotation, self._rms_norm(), self._product(h, 2 * f), swiglu]
+
+    def head(self) -> list[Cost]:
+        """The final norm, the product with the vocabulary and the loss."""
+        h, v = self.spec.hidden, self.spec.vocabulary
+        norm = self._layer_norm() if self.spec.family == "gpt" else self._rms_norm()
+        # log-softmax, which is kept, and the targets' entries of it; the count of kept targets is a scalar
+        loss = self._elements(3 * v, kernels=3, saved=v)
+        targets = Cost(Flops(0), Bytes(0), 0, Bytes(8 * self.batch * self.sequence + self.size))
+        return [norm, self._product(h, v), loss, targets]
+
+    def weights(self, numel: int) -> Cost:
+        """Parameters, read once."""
+        return Cost(Flops(0), Bytes(self.size * numel), 0, Bytes(0))
+
+    def _attention(self) -> list[Cost]:
+        b, s, n, h, keys = self.batch, self.sequence, self.spec.heads, self.spec.hidden, self.spec.key_value_width
+        flops = Flops(4 * b * s * s * h)
+        if not self.spec.attention_dropout:
+            # queries, keys and values are one tensor; the output is kept by the projection that follows
+            return [replace(self._elements(2 * h + 2 * keys, kernels=1, saved=h + 2 * keys + n), flops=flops)]
+        # explicit: two products, scale, causal mask, softmax, which is kept, and dropout; copies of queries and output
+        scores = self._elements(8 * n * s + 6 * h + 2 * keys, kernels=8, saved=h + 2 * keys + n * s)
+        return [replace(scores, flops=flops), *self._dropout(b * n * s * s, self.spec.attention_dropout)]
+
+    def _dropout(self, elements: int, rate: float) -> list[Cost]:
+        traffic = elements * (_MASK_BYTES + 4 * self.size + 1)
+        return [Cost(Flops(0), Bytes(traffic), _MASK_KERNELS + 2, Bytes(0))] if rate else []
+
+    def _layer_norm(self) -> Cost:
+        return self._elements(2 * self.spec.hidden, kernels=1, saved=self.spec.hidden + 2)  # mean and deviation
+
+    def _rms_norm(self) -> Cost:
+        return self._elements(7 * self.spec.hidden, kernels=6, saved=self.spec.hidden + 1)
+
+    def _product(self, n: int, m: int) -> Cost:
+        """Each token's n elements times an n × m matrix: reads n, writes m, keeps n."""
+        return replace(self._elements(n + m, kernels=1, saved=n), flops=Flops(2 * self.batch * self.sequence * n * m))
+
+    def _elements(self, moved: int, *, kernels: int, saved: int = 0) -> Cost:
+        """`moved` elements of each token read and written, `saved` kept."""
+        each = self.batch * self.sequence * self.size
+        return Cost(Flops(0), Bytes(each * moved), kernels, Bytes(each * saved))
