@@ -90,8 +90,8 @@ def korthikanti_activations(spec: ModelSpec, *, batch: int, sequence: int, core:
     attention dropout, which fused attention and selective recompute do not keep (eq. 6). Two of the 34 are the masks
     of two dropouts, one byte an element, which Headway's models do not have: its own count is `model.block.cost`.
 
-    >>> tiny = ModelSpec(layers=4, hidden=64, heads=4, feed_forward=256, vocabulary=256, positions=32)
-    >>> korthikanti_activations(tiny, batch=2, sequence=32, core=False) == 34 * 32 * 2 * 64
+    >>> from headway.model.spec import PRESETS
+    >>> korthikanti_activations(PRESETS["gpt-tiny"], batch=2, sequence=32, core=False) == 34 * 32 * 2 * 128
     True
     """
     kept = 34 * sequence * batch * spec.hidden

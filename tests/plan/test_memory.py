@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headway.model.block import blocks, num_parameters, shared
 from headway.model.cost import cost
-from headway.model.spec import ModelSpec
+from headway.model.spec import PRESETS, ModelSpec
 from headway.placement import zero
 from headway.plan.memory import (
     MIXED,
@@ -92,7 +92,7 @@ def test_what_is_cut_covers_the_whole_and_no_more_than_a_padding(numel, data, re
     assert placed(numel, recipe, zero(3), data=1) == whole
 
 
-TINY = ModelSpec(layers=4, hidden=64, heads=4, feed_forward=256, vocabulary=256, positions=32)
+TINY = ModelSpec(layers=4, hidden=64, heads=4, key_value_heads=4, feed_forward=256, vocabulary=256, positions=32)
 
 
 def test_the_tiny_models_states_are_megatrons_without_what_its_estimate_leaves_out():
@@ -145,6 +145,5 @@ def test_our_own_activations_of_a_layer_are_korthikantis_without_dropout(batch, 
 
 def test_the_core_of_attention_is_five_bytes_for_each_head_and_pair_of_tokens():
     """Korthikanti et al. 2022, eq. 1, on GPT-3 175B: the core is 80 / (34 + 80) of a layer (§5)."""
-    gpt = ModelSpec(96, 12288, 96, 4 * 12288, 51200, 2048)
-    whole = korthikanti_activations(gpt, batch=1, sequence=2048, core=True)
+    whole = korthikanti_activations(PRESETS["gpt-175b"], batch=1, sequence=2048, core=True)
     assert whole == 2048 * 12288 * (34 + 80)
