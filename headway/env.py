@@ -8,11 +8,17 @@ from headway.units import Bytes
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What torchrun tells a worker process: its place in the job."""
+    """What torchrun tells a worker process: its place in the job.
+
+    `address` and `port` are those of the job's store; `attempt` counts torchrun's restarts.
+    """
 
     rank: int
     local_rank: int
     world: int
+    address: str
+    port: int
+    attempt: int = 0
 
 
 def worker() -> Worker | None:
@@ -20,7 +26,14 @@ def worker() -> Worker | None:
     env = os.environ
     if not all(name in env for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         return None
-    return Worker(int(env["RANK"]), int(env["LOCAL_RANK"]), int(env["WORLD_SIZE"]))
+    return Worker(
+        int(env["RANK"]),
+        int(env["LOCAL_RANK"]),
+        int(env["WORLD_SIZE"]),
+        env["MASTER_ADDR"],
+        int(env["MASTER_PORT"]),
+        int(env.get("TORCHELASTIC_RESTART_COUNT", "0")),
+    )
 
 
 def num_cores() -> int:

@@ -74,9 +74,14 @@ def end(job: Started) -> None:
 def failure(job: Started) -> HeadwayError:
     """What ended the job, naming the rank, its step and its last action.
 
-    A PlanError if the workers refused the plan. The first cause is a rank that vanished, else one that failed by
-    itself, else one that lost a peer.
+    A PlanError if the workers refused the plan. The first cause is a hang that a worker reported before it ended the
+    job, else a rank that vanished, else one that failed by itself, else one that lost a peer.
     """
+    hang = _read_json(job.directory / "log" / "hang.json")
+    return JobError(hang["text"]) if hang else _first_to_fail(job)
+
+
+def _first_to_fail(job: Started) -> HeadwayError:
     log = job.directory / "log"
     exits = _read_json(log / "failures.json")
     reports = {rank: _read_json(log / f"rank-{rank}.error.json") for rank in range(job.num_ranks)}

@@ -32,6 +32,7 @@ from headway.train.loop import Trainer
 from headway.train.metrics import Metrics
 from headway.train.pulse import Pulse
 from headway.train.torch_stage import TorchStage
+from headway.train.watch import Watch
 from headway.units import Bytes
 
 SAVED_STEP = 1  # the step whose saved tensors are counted; the hooks slow it down
@@ -53,21 +54,33 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             f"Start {plan.layout.world}, or change parallel in the job."
         )
     torch.set_num_threads(1)
-    device = comm.start(plan, worker)
-    directory = Path(comm.from_rank_0(lambda: str(prepare())))
-    (directory / "log").mkdir(parents=True, exist_ok=True)
-    try:
-        pulse = Pulse(directory / "log" / f"rank-{worker.rank}.at")
-        pulse("start", "making the stages")
-        stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank))
-        stage.stop.listen()
-        trainer = Trainer(plan, stage, pulse)
-        metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
-        _train(plan, trainer, metrics)
-        _close(plan, trainer, metrics, directory)
-    finally:
-        comm.stop()
+    pulse = Pulse()
+    with Watch(plan, worker.rank, pulse, lambda: comm.board(worker)) as watch:
+        try:
+            device, directory = _join(worker, plan, pulse, prepare)
+            watch.joined(directory)
+            pulse("start", "making the stages")
+            stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank, pulse))
+            stage.stop.listen()
+            trainer = Trainer(plan, stage, pulse)
+            metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
+            _train(plan, trainer, metrics)
+            _close(plan, trainer, metrics, directory, watch)
+        finally:
+            comm.stop()
     return directory
+
+
+def _join(worker: env.Worker, plan: Plan, pulse: Pulse, prepare: Callable[[], Path]) -> tuple[torch.device, Path]:
+    """This rank's device, and the run's directory, which rank 0 prepares, once all ranks are there."""
+    with pulse.waiting("all ranks to join", tuple(range(worker.world))):
+        device = comm.start(plan, worker)
+    pulse("start", "preparing the run directory")
+    with pulse.waiting("rank 0 to prepare the run directory", (0,)) if worker.rank else contextlib.nullcontext():
+        directory = Path(comm.from_rank_0(lambda: str(prepare())))
+    (directory / "log").mkdir(parents=True, exist_ok=True)
+    pulse.write_to(directory / "log" / f"rank-{worker.rank}.at")
+    return device, directory
 
 
 def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
@@ -80,9 +93,11 @@ def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
     for step in range(plan.train.steps):
         if counted := step == min(SAVED_STEP, plan.train.steps - 1):
             stage.saved.start(unit.params for unit in stage.units.values())
+        trainer.note(f"step {step + 1}", "reading its samples")
         result = trainer.train_step(train.train_batch(step, part))
         if counted:
             stage.saved.stop()
+        trainer.note(f"after step {step + 1}", "writing the metrics")
         metrics.step(result)
         if not result.finite and plan.train.on_nonfinite == "stop":
             raise JobError(
@@ -97,15 +112,26 @@ def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
             break
 
 
-def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path) -> None:
+def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path, watch: Watch) -> None:
     """Gather the measured trace and the weights on rank 0, and write the run's closing files."""
     stage, last = trainer.stage, metrics.last
     assert last is not None
-    trainer.note("end", "gathering the trace and the weights")
-    measured = comm.to_rank_0((last.spans, _memory(stage)))
-    whole = weights.gather(plan, stage)
+    trainer.note("end", "gathering the trace")
+    with watch.pulse.waiting("the trace of all ranks", tuple(range(plan.layout.world)) if stage.rank == 0 else (0,)):
+        measured = comm.to_rank_0((last.spans, _memory(stage)))
+    whole = weights.gather(plan, stage, watch.pulse)
     if measured is None or whole is None:
         return
+    with watch.saving("writing the weights"):
+        _save(plan, trainer, metrics, directory, (measured, whole))
+
+
+def _save(
+    plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path, gathered: tuple[list[Any], dict[str, torch.Tensor]]
+) -> None:
+    """Rank 0's files of a run that has come to its end: the measured trace, the weights and the summary."""
+    stage, last, (measured, whole) = trainer.stage, metrics.last, gathered
+    assert last is not None
     memory = {rank: held for rank, (_, held) in enumerate(measured)}
     trace = Trace("measured", traces.aligned([spans for spans, _ in measured]), memory)
     traces.write(directory / "measured.trace.json.gz", trace)
