@@ -153,15 +153,18 @@ class Standstill:
         if its is None:
             return f"rank {rank} has not joined the job{others}."
         if rank in self.silent:
-            silence = f"rank {rank} (process {its.pid} on {its.host}) has not answered for {self.silent[rank]:.0f} s or more"
+            silence = (
+                f"rank {rank} (process {its.pid} on {its.host}) has not answered for {self.silent[rank]:.0f} s or more"
+            )
             return f"{silence}: it was last in {_place(its, its.operation)}{others}."
         if its.ended:
             return f"rank {rank} has left the job{others}."
         if its.awaited:
-            hosts = " and ".join(dict.fromkeys(self.positions[r].host for r in (rank, *its.peers)))
+            peers = [peer for peer in its.peers if peer != rank]
+            hosts = " and ".join(dict.fromkeys(self.positions[each].host for each in (rank, *peers)))
             return (
-                f"rank {rank} has waited {its.age:.0f} s in {_place(its, its.awaited)}, and {_ranks(its.peers)} "
-                f"have come to it: look at the network of {hosts}."
+                f"rank {rank} has waited {its.age:.0f} s in {_place(its, its.awaited)}, and {_ranks(peers)} "
+                f"{'has' if len(peers) == 1 else 'have'} come to it: look at the network of {hosts}."
             )
         return (
             f"rank {rank} has made no progress for {its.age:.0f} s: it is in {_place(its, its.operation)} "

@@ -89,9 +89,13 @@ class Watch:
             thread.join(timeout=ANSWER)
 
     def joined(self, directory: Path) -> None:
-        """All ranks are there: from now on each may stand still for hang_after, and the run's directory is known."""
+        """All ranks are there and know the run's directory."""
         self._log = directory / "log"
         self._file = MappedLine(self._log / f"rank-{self._rank}.position", SIZE)
+
+    def started(self) -> None:
+        """This rank is ready for its first step: from now on it may stand still for hang_after seconds."""
+        self.pulse("start", "ready")
         self.pulse.limit = self._plan.train.hang_after
 
     @contextlib.contextmanager

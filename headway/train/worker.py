@@ -64,6 +64,7 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             stage.stop.listen()
             trainer = Trainer(plan, stage, pulse)
             metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
+            watch.started()
             _train(plan, trainer, metrics)
             _close(plan, trainer, metrics, directory, watch)
         finally:
@@ -117,7 +118,7 @@ def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path, watc
     stage, last = trainer.stage, metrics.last
     assert last is not None
     trainer.note("end", "gathering the trace")
-    with watch.pulse.waiting("the trace of all ranks", tuple(range(plan.layout.world)) if stage.rank == 0 else (0,)):
+    with watch.pulse.waiting("the trace of all ranks", tuple(range(plan.layout.world))):
         measured = comm.to_rank_0((last.spans, _memory(stage)))
     whole = weights.gather(plan, stage, watch.pulse)
     if measured is None or whole is None:
