@@ -63,6 +63,7 @@ def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
     try:
         with follower:
             _follow(started, follower)
+        interrupted = started.asked_to_stop
     except KeyboardInterrupt:
         interrupted = True
         follower.read()
