@@ -24,6 +24,7 @@ class Metrics:
         self.first: StepResult | None = None
         self.last: StepResult | None = None
         self.skipped = 0
+        self.slow: dict[int, float] = {}  # of the last comparison
         self._seconds: list[float] = []
         self._validation: list[float] = []
         self._file = (directory / "metrics.jsonl").open("w") if rank == 0 else None
@@ -31,8 +32,9 @@ class Metrics:
         self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
         self._predicted = traces.read(directory / "predicted.trace.json.gz").makespan if rank == 0 else None
 
-    def step(self, result: StepResult) -> None:
-        """The line of a training step."""
+    def step(self, result: StepResult, slow: dict[int, float] | None = None) -> None:
+        """The line of a training step; `slow`: rank → how many times as long as its peers, where that was compared."""
+        self.slow = self.slow if slow is None else slow
         self.first, self.last = self.first or result, result
         self.skipped += not result.finite
         self._seconds.append(result.seconds)
@@ -48,6 +50,7 @@ class Metrics:
                 "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
                 "seconds": result.seconds,
                 "predicted_seconds": self._predicted,
+                **({"slow_ranks": slow} if slow else {}),
             }
         )
 
@@ -65,6 +68,7 @@ class Metrics:
             "steps": len(self._seconds),
             "interrupted": interrupted,
             "skipped_steps": self.skipped,
+            "slow_ranks": self.slow,
             "first_loss": _finite(self.first.loss),
             "last_loss": _finite(self.last.loss),
             "first_validation_loss": _finite(self._validation[0]) if self._validation else None,

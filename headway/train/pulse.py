@@ -2,7 +2,7 @@
 
 import mmap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,10 +33,12 @@ class Pulse:
     outlives the process. Nothing here costs a system call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.turn, self.what, self.operation = 0, "start", "starting"
         self.awaited: Awaited | None = None
-        self.since = time.monotonic()
+        self.since = clock()
+        self.waited = 0.0  # seconds of all waits that have ended
         self.limit: float | None = START_LIMIT  # seconds that it may stand still; None: as long as it takes
         self._line: MappedLine | None = None
 
@@ -49,13 +51,16 @@ class Pulse:
         """The rank is about to do this; another `what` than before begins another turn."""
         if what != self.what:
             self.turn, self.what = self.turn + 1, what
-        self.operation, self.since = operation, time.monotonic()
+        self.operation, self.since = operation, self._clock()
         if self._line is not None:
             self._line.write(f"{what} · {operation}")
 
     def wait(self, awaited: Awaited | None) -> None:
         """The rank is about to wait for this, or has ended waiting (None). Both are progress."""
-        self.awaited, self.since = awaited, time.monotonic()
+        now = self._clock()
+        if self.awaited is not None:
+            self.waited += now - self.since
+        self.awaited, self.since = awaited, now
 
     @contextmanager
     def waiting(self, thing: str, ranks: tuple[int, ...]) -> Iterator[None]:

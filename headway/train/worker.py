@@ -31,6 +31,7 @@ from headway.train.generate import generate
 from headway.train.loop import Trainer
 from headway.train.metrics import Metrics
 from headway.train.pulse import Pulse
+from headway.train.slow import WINDOW, Pace, slow_ranks
 from headway.train.torch_stage import TorchStage
 from headway.train.watch import Watch
 from headway.units import Bytes
@@ -65,7 +66,7 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             trainer = Trainer(plan, stage, pulse)
             metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
             watch.started()
-            _train(plan, trainer, metrics)
+            _train(plan, trainer, metrics, pulse)
             _close(plan, trainer, metrics, directory, watch)
         finally:
             comm.stop()
@@ -84,22 +85,25 @@ def _join(worker: env.Worker, plan: Plan, pulse: Pulse, prepare: Callable[[], Pa
     return device, directory
 
 
-def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
+def _train(plan: Plan, trainer: Trainer, metrics: Metrics, pulse: Pulse) -> None:
     """All steps with their evaluations, to the last or to the one at whose end a signal stops the job."""
     stage, part = trainer.stage, _slice(plan, trainer.stage.rank)
     train, held_out = _samples(plan)
     validation = _validation(held_out, part)
     if validation:
         metrics.evaluation(0, trainer.evaluate(validation))
+    pace = Pace(pulse)
     for step in range(plan.train.steps):
         if counted := step == min(SAVED_STEP, plan.train.steps - 1):
             stage.saved.start(unit.params for unit in stage.units.values())
-        trainer.note(f"step {step + 1}", "reading its samples")
+        pace.begin()
+        pulse(f"step {step + 1}", "reading its samples")
         result = trainer.train_step(train.train_batch(step, part))
         if counted:
             stage.saved.stop()
-        trainer.note(f"after step {step + 1}", "writing the metrics")
-        metrics.step(result)
+        pace.end()
+        pulse(f"after step {step + 1}", "writing the metrics")
+        metrics.step(result, _slow(plan, pace, pulse) if (step + 1) % WINDOW == 0 else None)
         if not result.finite and plan.train.on_nonfinite == "stop":
             raise JobError(
                 f"step {step + 1}: the loss is {result.loss} and the gradient norm {result.grad_norm}; no rank updated "
@@ -111,6 +115,16 @@ def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
             metrics.evaluation(step + 1, trainer.evaluate(validation))
         if last or stage.totals.stop:
             break
+
+
+def _slow(plan: Plan, pace: Pace, pulse: Pulse) -> dict[int, float]:
+    """Rank → how many times as long as its peers it needs, of those that are slow; known on rank 0."""
+    seconds = pace.typical()
+    if plan.layout.size("data") == 1:
+        return {}
+    with pulse.waiting("the pace of all ranks", tuple(range(plan.layout.world))):
+        own = comm.to_rank_0(seconds)
+    return slow_ranks(plan, own) if own else {}
 
 
 def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path, watch: Watch) -> None:

@@ -1,5 +1,6 @@
 """How a job ends when it hangs or is asked to stop: jobs that run side by side, each ended in its own way."""
 
+import contextlib
 import json
 import os
 import signal
@@ -62,23 +63,33 @@ class Running:
                 found[int(path.parent.name)] = command
         return found
 
-    def send(self, number, *, rank):
+    def pid(self, rank):
         for pid in self.processes():
             if f"RANK={rank}" in Path(f"/proc/{pid}/environ").read_text().split("\0"):
-                os.kill(pid, number)
-                return
-        pytest.fail(f"no rank {rank}")
+                return pid
+        return pytest.fail(f"no rank {rank}")
+
+    def send(self, number, *, rank):
+        os.kill(self.pid(rank), number)
+
+    def end(self):
+        """Kill what is left, which is nothing if all went well, and read what was printed."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        if not self.process.stderr.closed:
+            self.out, self.err = self.process.communicate(timeout=60)
 
     def summary(self):
         return json.loads((self.folder / "run" / "summary.json").read_text())
 
 
-def _start(folder, *, hang_after=NEVER, validation=0, words=("headway",)):
+def _start(folder, *, hang_after=NEVER, validation=0, words=("headway",), settings=()):
     folder.mkdir()
     text = folder / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 900)
     (folder / "job.yaml").write_text(JOB % (text, validation, hang_after, folder / "run"))
     command = [sys.executable, "-m", *words, "train", str(folder / "job.yaml")]
+    command += [word for setting in settings for word in ("--set", setting)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return Running(
         folder,
@@ -129,9 +140,7 @@ def ended(tmp_path_factory):
             _end(job, sent[job.folder])
     finally:
         for job in jobs.values():
-            for pid in job.processes():
-                os.kill(pid, signal.SIGKILL)
-            job.process.communicate()
+            job.end()
     return jobs
 
 
@@ -163,6 +172,34 @@ def test_sigterm_ends_the_job_with_its_weights_at_the_end_of_the_step(ended, nam
     assert job.summary()["steps"] >= 1
     assert (job.folder / "run" / "model.safetensors").exists()
     assert job.left == {}
+
+
+def test_a_slow_rank_is_named_within_ten_steps(tmp_path):
+    settings = [
+        "parallel.pipeline=1",
+        "parallel.data=2",
+        "train.global_batch=64",
+        "train.microbatch=1",
+        "train.steps=30",
+    ]
+    job = _start(tmp_path / "slow", settings=settings)
+    try:
+        job.wait_until(1, "step")
+        slow = job.pid(1)
+        while job.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(slow, signal.SIGSTOP)
+                time.sleep(0.05)
+                os.kill(slow, signal.SIGCONT)
+            time.sleep(0.01)
+    finally:
+        job.end()
+    assert job.process.returncode == 0, job.err
+    lines = map(json.loads, (job.folder / "run" / "metrics.jsonl").read_text().splitlines())
+    named = {line["step"]: set(line["slow_ranks"]) for line in lines if "slow_ranks" in line}
+    assert named[20] == {"1"}, "the first comparison after a whole window of being slow"
+    assert job.summary()["slow_ranks"].keys() == {"1"}
+    assert "rank 1 is slow: its own work takes" in job.err
 
 
 @pytest.mark.parametrize(("status", "asked"), [(128 + signal.SIGTERM, True), (1, False), (-signal.SIGKILL, False)])
