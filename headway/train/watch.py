@@ -25,7 +25,7 @@ ANSWER = 1.0  # seconds that the store may take; then the files of the run direc
 PATIENCE = 5.0  # seconds that another rank may take to write the report that it has begun
 EASY = 64  # ranks of which each may look at all others at every tick without loading the store
 SILENCE = 0.4  # share of hang_after without a word that makes a rank a silent one
-SIZE = 1024  # bytes of a position's file
+SIZE, SIZE_PER_RANK = 1024, 8  # bytes of a position's file, and of a rank's number in it
 
 
 class Store(Protocol):
@@ -36,6 +36,10 @@ class Store(Protocol):
 
     def get(self, key: str, /) -> bytes:
         """The value; waits for it."""
+        ...
+
+    def multi_get(self, keys: list[str], /) -> list[bytes]:
+        """Their values, in one answer."""
         ...
 
     def check(self, keys: list[str], /) -> bool:
@@ -91,7 +95,7 @@ class Watch:
     def joined(self, directory: Path) -> None:
         """All ranks are there and know the run's directory."""
         self._log = directory / "log"
-        self._file = MappedLine(self._log / f"rank-{self._rank}.position", SIZE)
+        self._file = MappedLine(self._log / f"rank-{self._rank}.position", SIZE + SIZE_PER_RANK * len(self._ranks))
 
     def started(self) -> None:
         """This rank is ready for its first step: from now on it may stand still for hang_after seconds."""
@@ -142,8 +146,9 @@ class Watch:
         found: list[Position] = []
 
         def read(store: Store) -> None:
-            there = [key for key in map(_key, self._ranks) if store.check([key])]
-            found.extend(_loads(store.get(key)) for key in there)
+            keys = [_key(rank) for rank in self._ranks]
+            there = keys if store.check(keys) else [key for key in keys if store.check([key])]
+            found.extend(map(_loads, store.multi_get(there)))
 
         if not self._ask(read):
             found = self._from_files()

@@ -69,7 +69,8 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             _train(plan, trainer, metrics, pulse)
             _close(plan, trainer, metrics, directory, watch)
         finally:
-            comm.stop()
+            with pulse.waiting("all ranks to leave", tuple(range(worker.world))):
+                comm.stop()
     return directory
 
 

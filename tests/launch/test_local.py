@@ -180,7 +180,7 @@ def test_a_slow_rank_is_named_within_ten_steps(tmp_path):
         "parallel.data=2",
         "train.global_batch=64",
         "train.microbatch=1",
-        "train.steps=30",
+        "train.steps=22",
     ]
     job = _start(tmp_path / "slow", settings=settings)
     try:
