@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway import env
+from headway.cli.follow import Follower, number
 from headway.errors import JobError, PlanError
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from headway.report.run import Run
 
 POLL = 0.1  # seconds between looks at the metrics
-WIDE = 125  # columns from which the progress line has room for a bar and every figure
-PLAIN_LINES = 40  # about so many lines of a run where there is no terminal
 
 
 @click.command()
@@ -65,7 +64,7 @@ def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
             f"Start it with torchrun on each of them: torchrun --nnodes … -m headway train JOB."
         )
     directory = _prepare(plan, asked)
-    follower = _Follower(plan, directory, as_json)
+    follower = Follower(plan, directory, as_json)
     started = local.start(directory, plan.layout.world)
     interrupted = False
     try:
@@ -99,7 +98,7 @@ def _stop(started: "Started", *, stepping: bool) -> None:
         local.end(started)
 
 
-def _follow(started: "Started", follower: "_Follower") -> None:
+def _follow(started: "Started", follower: "Follower") -> None:
     while started.running:
         time.sleep(POLL)
         follower.read()
@@ -111,12 +110,12 @@ def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> N
     from headway.train.worker import run
 
     with contextlib.ExitStack() as stack:
-        followers: list[_Follower] = []  # rank 0's, once its directory is made
+        followers: list[Follower] = []  # rank 0's, once its directory is made
 
         def prepare() -> Path:
             _check_data(plan)
             directory = _prepare(plan, asked)
-            followers.append(stack.enter_context(_Follower(plan, directory, as_json)))
+            followers.append(stack.enter_context(Follower(plan, directory, as_json)))
             return directory
 
         def show(line: dict[str, Any]) -> None:
@@ -222,7 +221,7 @@ def _print(run: "Run") -> None:
         first, last = summary[f"first_{name}loss"], summary[f"last_{name}loss"]
         if first is not None:
             said = f"{name.replace('_', '') or 'training'} loss"
-            console.print(f"{said:<16} {_number(first, 3)} → {_number(last, 3)}{unit}", highlight=False)
+            console.print(f"{said:<16} {number(first, 3)} → {number(last, 3)}{unit}", highlight=False)
     console.print(table(compare(run.predicted, run.measured, measured_step=run.measured_step)))
     cores = plan.cluster.shared_cores
     if cores and plan.layout.world > cores:
@@ -234,73 +233,3 @@ def _print(run: "Run") -> None:
 def _readable(text: str) -> str:
     """The text without what would change the terminal."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "·" for sign in text)
-
-
-def _number(value: float | None, digits: int = 4) -> str:
-    return "not finite" if value is None else f"{value:.{digits}f}"
-
-
-class _Follower:
-    """The run's metrics as they come: a live bar on a terminal, plain lines elsewhere, always on stderr."""
-
-    def __init__(self, plan: "Plan", directory: Path, as_json: bool) -> None:
-        from rich.console import Console
-
-        self.steps, self.path, self.position = plan.train.steps, directory / "metrics.jsonl", 0
-        self.steps_seen = 0
-        self.console = Console(stderr=True)
-        self.every = max(1, self.steps // PLAIN_LINES)
-        self.bar = self._bar() if self.console.is_terminal and not as_json else None
-
-    def __enter__(self) -> "_Follower":
-        if self.bar:
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar:
-            self.bar.stop()
-
-    def read(self) -> None:
-        """Show the lines that have been written since the last look."""
-        if not self.path.exists():
-            return
-        with self.path.open() as file:
-            file.seek(self.position)
-            for line in iter(file.readline, ""):
-                if line.endswith("\n"):
-                    self.position += len(line.encode())
-                    self.show(json.loads(line))
-
-    def show(self, line: dict[str, Any]) -> None:
-        """One line of metrics: of a step, or of an evaluation."""
-        from headway.units import show_seconds
-
-        step = line["step"]
-        if "validation_loss" in line:
-            text = f"step {step:>5}  validation loss {_number(line['validation_loss'])}"
-            self.console.print(text, style="bold", highlight=False)
-            return
-        self.steps_seen = step
-        rest = f"norm {_number(line['grad_norm'], 2)}  lr {line['learning_rate']:.1e}  MFU {line['mfu']:.1%}  "
-        text = (
-            f"loss {_number(line['loss'])}  {'' if self.bar and self.console.width < WIDE else rest}"
-            f"{line['tokens_per_second']:,.0f} tok/s  "
-            f"{show_seconds(line['seconds'])} (predicted {show_seconds(line['predicted_seconds'])})"
-        )
-        if self.bar:
-            self.bar.update(self.bar.task_ids[0], completed=step, text=text)
-        elif step % self.every == 0 or step in (1, self.steps):
-            self.console.print(f"step {step:>5}  {text}", highlight=False, soft_wrap=True)
-        for rank, ratio in line.get("slow_ranks", {}).items():
-            slow = f"step {step:>5}  rank {rank} is slow: its own work takes {ratio:.1f} × as long as its peers'"
-            self.console.print(slow, style="yellow", highlight=False, soft_wrap=True)
-
-    def _bar(self) -> Any:  # noqa: ANN401 -- rich is imported only here
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        wide = (BarColumn(bar_width=20),) if self.console.width >= WIDE else ()
-        columns = (*wide, MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[text]}"))
-        bar = Progress(*columns, console=self.console)
-        bar.add_task("training", total=self.steps, text="starting the workers …")
-        return bar

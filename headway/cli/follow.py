@@ -1,0 +1,82 @@
+"""Following a run: its metrics as they come, as a bar on a terminal and plain lines elsewhere, always on stderr."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.plan.plan import Plan
+
+WIDE = 125  # columns from which the progress line has room for a bar and every figure
+PLAIN_LINES = 40  # about so many lines of a run where there is no terminal
+
+
+class Follower:
+    """A run that is followed while it is entered: by reading its metrics, or by being shown each line."""
+
+    def __init__(self, plan: "Plan", directory: Path, as_json: bool) -> None:
+        from rich.console import Console
+
+        self.steps, self.path, self.position = plan.train.steps, directory / "metrics.jsonl", 0
+        self.steps_seen = 0
+        self.console = Console(stderr=True)
+        self.every = max(1, self.steps // PLAIN_LINES)
+        self.bar = self._bar() if self.console.is_terminal and not as_json else None
+
+    def __enter__(self) -> "Follower":
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def read(self) -> None:
+        """Show the lines that have been written since the last look."""
+        if not self.path.exists():
+            return
+        with self.path.open() as file:
+            file.seek(self.position)
+            for line in iter(file.readline, ""):
+                if line.endswith("\n"):
+                    self.position += len(line.encode())
+                    self.show(json.loads(line))
+
+    def show(self, line: dict[str, Any]) -> None:
+        """One line of metrics: of a step, or of an evaluation."""
+        from headway.units import show_seconds
+
+        step = line["step"]
+        if "validation_loss" in line:
+            text = f"step {step:>5}  validation loss {number(line['validation_loss'])}"
+            self.console.print(text, style="bold", highlight=False)
+            return
+        self.steps_seen = step
+        rest = f"norm {number(line['grad_norm'], 2)}  lr {line['learning_rate']:.1e}  MFU {line['mfu']:.1%}  "
+        text = (
+            f"loss {number(line['loss'])}  {'' if self.bar and self.console.width < WIDE else rest}"
+            f"{line['tokens_per_second']:,.0f} tok/s  "
+            f"{show_seconds(line['seconds'])} (predicted {show_seconds(line['predicted_seconds'])})"
+        )
+        if self.bar:
+            self.bar.update(self.bar.task_ids[0], completed=step, text=text)
+        elif step % self.every == 0 or step in (1, self.steps):
+            self.console.print(f"step {step:>5}  {text}", highlight=False, soft_wrap=True)
+        for rank, ratio in line.get("slow_ranks", {}).items():
+            slow = f"step {step:>5}  rank {rank} is slow: its own work takes {ratio:.1f} × as long as its peers'"
+            self.console.print(slow, style="yellow", highlight=False, soft_wrap=True)
+
+    def _bar(self) -> Any:  # noqa: ANN401 -- rich is imported only here
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        wide = (BarColumn(bar_width=20),) if self.console.width >= WIDE else ()
+        columns = (*wide, MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[text]}"))
+        bar = Progress(*columns, console=self.console)
+        bar.add_task("training", total=self.steps, text="starting the workers …")
+        return bar
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A loss or a norm for people; None is one that is not finite."""
+    return "not finite" if value is None else f"{value:.{digits}f}"
