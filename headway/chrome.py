@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from headway.errors import PlanError
-from headway.schedule.action import Kind
+from headway.schedule.action import RECEIVES, SENDS
 from headway.schedule.needs import meetings
 from headway.schedule.row import among
 from headway.trace import Span, Spans, Trace, as_columns
 from headway.units import Bytes, Seconds
-
-_SENDS, _RECEIVES = (Kind.SEND_F, Kind.SEND_B), (Kind.RECV_F, Kind.RECV_B)
 
 
 def write(path: Path, trace: Trace) -> None:
@@ -78,7 +76,7 @@ def to_chrome(trace: Trace) -> dict[str, Any]:
 
 def _flows(spans: Spans, lanes: Sequence[str]) -> Iterator[dict[str, Any]]:
     keys = meetings(spans.operations)
-    sends, receives = (np.flatnonzero(among(spans.operations.kinds, *kinds)).tolist() for kinds in (_SENDS, _RECEIVES))
+    sends, receives = (np.flatnonzero(among(spans.operations.kinds, *kinds)).tolist() for kinds in (SENDS, RECEIVES))
     from_send = {(int(spans.edges[i]), int(keys[i])): i for i in sends}
     for number, i in enumerate(receives):
         send = from_send.get((int(spans.edges[i]), int(keys[i])))

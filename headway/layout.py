@@ -1,5 +1,6 @@
 """Layout: named axes → ranks, coordinates and groups."""
 
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -61,12 +62,14 @@ class Layout:
 
     def group(self, rank: int, *axes: Axis) -> tuple[int, ...]:
         """Ranks that differ from `rank` only along `axes`, in rank order, `rank` included."""
-        fixed = self.coord(rank)
-        return tuple(
-            other
-            for other in range(self.world)
-            if all(index == fixed[axis] for axis, index in self.coord(other).items() if axis not in axes)
-        )
+        fixed = {axis: index for axis, index in self.coord(rank).items() if axis not in axes}
+        stride, offsets = 1, [[0]]
+        for axis, size in self.sizes:
+            if axis in axes:
+                offsets.append([index * stride for index in range(size)])
+            stride *= size
+        first = self.rank(fixed)
+        return tuple(sorted(first + sum(each) for each in itertools.product(*offsets)))
 
     def groups(self, *axes: Axis) -> tuple[tuple[int, ...], ...]:
         """All groups along `axes`: a partition of the world, in order of their first rank.

@@ -7,7 +7,7 @@ from typing import overload
 import numpy as np
 
 from headway.schedule import operation as operations
-from headway.schedule.action import Kind
+from headway.schedule.action import RECEIVES
 from headway.schedule.operation import Operations
 from headway.schedule.row import Column, Flags, Times, among
 from headway.units import Bytes, Seconds
@@ -15,7 +15,6 @@ from headway.units import Bytes, Seconds
 COMPUTE = "compute"
 _ALIGNED = "STEP/total"
 _NOTHING = Bytes(0)
-_RECEIVES = (Kind.RECV_F, Kind.RECV_B)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +160,7 @@ class Trace:
         # the rank at which a collective's calls are counted
         first = dict(zip(spans.edges[::-1].tolist(), spans.ranks[::-1].tolist(), strict=True))
         of = np.array([first.get(edge, -1) if name.startswith("{") else -1 for edge, name in enumerate(names)])
-        counted = ~among(spans.operations.kinds, *_RECEIVES) & (
-            (of[spans.edges] < 0) | (of[spans.edges] == spans.ranks)
-        )
+        counted = ~among(spans.operations.kinds, *RECEIVES) & ((of[spans.edges] < 0) | (of[spans.edges] == spans.ranks))
         sizes = np.bincount(spans.edges[counted], spans.bytes[counted], minlength=len(names))
         used = np.bincount(spans.edges[counted], minlength=len(names))
         return {

@@ -52,6 +52,7 @@ def generate(
 
     model = read(file)
     by = _tokenizer(tokenizer or model.tokenizer)
+    tokenizers.check_vocabulary(f"tokenizer {tokenizer or model.tokenizer}", by.vocabulary, model.spec.vocabulary)
     end = tokenizers.end_of(by)
     begin = _prompt(by, prompt, end, model.sequence_length)
     sampled = written.generate(

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,18 +24,18 @@ def ahead(read: Callable[[int], T], *, first: int, end: int, workers: int) -> It
     if not workers:
         yield map(read, range(first, end))
         return
-    threads = ThreadPoolExecutor(workers, thread_name_prefix="read ahead")
+    threads, numbers = ThreadPoolExecutor(workers, thread_name_prefix="read ahead"), iter(range(first, end))
     try:
-        yield _in_order(threads, read, range(first, end), workers)
+        begun = deque(threads.submit(read, number) for number in islice(numbers, workers))
+        yield _in_order(threads, read, numbers, begun)
     finally:
         threads.shutdown(cancel_futures=True)
 
 
-def _in_order(threads: ThreadPoolExecutor, read: Callable[[int], T], numbers: range, workers: int) -> Iterator[T]:
-    pending: deque[Future[T]] = deque()
-    for number in numbers:
-        pending.append(threads.submit(read, number))
-        if len(pending) > workers:
-            yield pending.popleft().result()
-    while pending:
-        yield pending.popleft().result()
+def _in_order(
+    threads: ThreadPoolExecutor, read: Callable[[int], T], numbers: Iterator[int], begun: deque[Future[T]]
+) -> Iterator[T]:
+    while begun:
+        oldest = begun.popleft()
+        begun.extend(threads.submit(read, number) for number in islice(numbers, 1))
+        yield oldest.result()

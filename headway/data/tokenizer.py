@@ -145,12 +145,10 @@ def check(corpus: Corpus, tokenizer: str, *, vocabulary: int, folder_base: Path)
                 f"bytes, or make a token file (headway data prepare … --tokenizer FILE) and name it in data.path."
             )
         return
-    known = None if tokenizer == NONE else load(tokenizer, folder_base).vocabulary
-    if known is not None and known > vocabulary:
-        raise PlanError(
-            f"data.tokenizer {tokenizer} has {known} tokens, but model.vocabulary is {vocabulary}. "
-            f"Use model.vocabulary {known} or more, or another tokenizer."
-        )
+    known = None
+    if tokenizer != NONE:
+        known = load(tokenizer, folder_base).vocabulary
+        check_vocabulary(f"data.tokenizer {tokenizer}", known, vocabulary)
     least, largest = extremes(corpus.tokens)
     if least < 0:
         raise PlanError(f"{corpus.name} holds the token {least}, but tokens count from 0. Prepare the text again.")
@@ -163,6 +161,15 @@ def check(corpus: Corpus, tokenizer: str, *, vocabulary: int, folder_base: Path)
         raise PlanError(
             f"{corpus.name} holds the token {largest}, but data.tokenizer {tokenizer} ends at {known - 1}. Name the "
             f"tokenizer file that made it, or data.tokenizer {NONE}: then no text is written from the model."
+        )
+
+
+def check_vocabulary(name: str, known: int, vocabulary: int) -> None:
+    """Refuse a tokenizer, called `name`, that has more tokens than a model's `vocabulary`."""
+    if known > vocabulary:
+        raise PlanError(
+            f"{name} has {known} tokens, but model.vocabulary is {vocabulary}. "
+            f"Use model.vocabulary {known} or more, or another tokenizer."
         )
 
 

@@ -88,7 +88,7 @@ def korthikanti_activations(spec: ModelSpec, *, batch: int, sequence: int, core:
 
     s `sequence`, b `batch`, h hidden, a heads, for a feed-forward of 4h. `core` counts the part 5·a·s²·b of softmax and
     attention dropout, which fused attention and selective recompute do not keep (eq. 6). Two of the 34 are the masks
-    of two dropouts, one byte an element, which Headway's models do not have: its own count is `model.block.cost`.
+    of two dropouts, one byte an element, which Headway draws again instead: its own count is `model.cost.cost`.
 
     >>> from headway.model.spec import PRESETS
     >>> korthikanti_activations(PRESETS["gpt-tiny"], batch=2, sequence=32, core=False) == 34 * 32 * 2 * 128

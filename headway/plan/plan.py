@@ -138,7 +138,8 @@ class Plan:
         computed = self.units_of_stage(stage)
         names = tuple(unit.name for unit in computed)
         data = self.layout.size("data")
-        reduced = [(name, name, Lane.REDUCE) for name in names if data > 1]
+        # a tied embedding without positions is a unit without parameters
+        reduced = [(unit.name, unit.name, Lane.REDUCE) for unit in computed if data > 1 and unit.numel]
         for unit in self.units:
             here = [s for s in unit.stages if self.schedule.ranks[s] == self.schedule.ranks[stage]]
             if not unit.blocks and here[:1] == [stage] and data * len(self.holders(unit)) > 1:

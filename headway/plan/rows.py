@@ -5,7 +5,7 @@ from pathlib import Path
 from headway.errors import MicrobatchError, PlanError, ScheduleError
 from headway.plan.job import Parallel, Train
 from headway.schedule import families
-from headway.schedule.action import Kind
+from headway.schedule.action import RECEIVES, SENDS, Kind
 from headway.schedule.check import check
 from headway.schedule.row import Row
 from headway.schedule.schedule import Schedule, from_csv
@@ -13,9 +13,7 @@ from headway.schedule.schedule import Schedule, from_csv
 _TRAINED = ("1f1b", "interleaved", "gpipe")
 # what Headway's passes add, so that it is dropped from a file: messages, reductions and steps (and, of torch's files,
 # the gathers and their ends, which no placement of today needs)
-_ADDED = frozenset(kind for kind in Kind if kind.startswith(("SEND", "RECV"))) | {
-    Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD, Kind.BEGIN, Kind.STEP,
-}  # fmt: skip
+_ADDED = SENDS | RECEIVES | {Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD, Kind.BEGIN, Kind.STEP}
 
 
 def rows(parallel: Parallel, train: Train, microbatches: int, folder: Path) -> Schedule:

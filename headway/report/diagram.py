@@ -92,15 +92,17 @@ def fit(traces: Sequence[Trace], *, columns: int, coloured: bool) -> Scale:
     Where every time is a multiple of the shortest block, as in a bare schedule, that block gets a whole number of
     columns, so that equal blocks look equal.
     """
-    rows = [row for trace in traces for row in _rows(trace).values()]
+    by_rank = [_rows(trace) for trace in traces]
+    rows = [row for each in by_rank for row in each.values()]
     blocks = [block for row in rows for block in row if block.action.kind in BLOCKS]
     span = max((trace.makespan for trace in traces), default=0.0)
     digits = max((len(str(b.action.microbatch)) for b in blocks), default=1)
     chunks = max((len({b.action.stage for b in row if b.action.kind in BLOCKS}) for row in rows), default=1)
-    ranks = max((len(str(rank)) for trace in traces for rank in _rows(trace)), default=1)
+    ranks = max((len(str(rank)) for each in by_rank for rank in each), default=1)
     lengths: dict[Kind, list[float]] = {}
     for block in blocks:
-        lengths.setdefault(block.action.kind, []).append(block.end - block.start)
+        if block.end > block.start:  # an empty stage passes on in no time
+            lengths.setdefault(block.action.kind, []).append(block.end - block.start)
     least = max((_least(k, digits, coloured=coloured) / median(all_) for k, all_ in lengths.items()), default=1.0)
     quantum = min((length for all_ in lengths.values() for length in all_), default=0.0)
     is_grid = _is_grid(rows, quantum)

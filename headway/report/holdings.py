@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+
 from headway.plan.memory import states_of
 from headway.plan.plan import Plan
 from headway.plan.work import unit_cost, work
@@ -135,13 +137,9 @@ def _in_flight(plan: Plan, saved: Sequence[Bytes]) -> dict[int, int]:
     """
     found: dict[int, int] = {}
     for rank in range(plan.schedule.num_ranks):
-        held = dict.fromkeys(plan.schedule.stages(rank), 0)
-        peak, at_peak = -1, held
-        for action in plan.schedule.compute(rank):
-            assert action.stage is not None
-            held[action.stage] += (action.kind is Kind.FORWARD) - (action.kind in GIVES_WEIGHT_GRADIENT)
-            now = sum(count * saved[stage] for stage, count in held.items())
-            if now > peak:
-                peak, at_peak = now, dict(held)
-        found |= at_peak
+        row, stages = plan.schedule.compute(rank), np.array(plan.schedule.stages(rank))
+        change = row.of(Kind.FORWARD).astype(int) - row.of(*GIVES_WEIGHT_GRADIENT)
+        held = np.cumsum(change[:, None] * (row.stages[:, None] == stages), axis=0)  # [actions, stages]
+        at_peak = held[np.argmax(held @ np.array(saved)[stages])]
+        found |= zip(stages.tolist(), at_peak.tolist(), strict=True)
     return found

@@ -35,6 +35,7 @@ class Kind(StrEnum):
 COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD})
 GIVES_INPUT_GRADIENT = frozenset({Kind.BACKWARD, Kind.INPUT_BACKWARD})  # what the stage before waits for
 GIVES_WEIGHT_GRADIENT = frozenset({Kind.BACKWARD, Kind.WEIGHT_BACKWARD})  # what ends a micro-batch: its activations go
+SENDS, RECEIVES = frozenset({Kind.SEND_F, Kind.SEND_B}), frozenset({Kind.RECV_F, Kind.RECV_B})
 _OF_A_STAGE = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD})
 _OF_A_RANK = frozenset({Kind.BEGIN, Kind.STEP})
 _TEXT = re.compile(rf"(\d+)?({'|'.join(sorted(Kind, key=len, reverse=True))})(\d+)?")

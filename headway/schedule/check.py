@@ -25,6 +25,7 @@ def check(schedule: Schedule) -> Schedule:
     _each_once(schedule)
     _complete(schedule)
     _pairs(schedule)
+    _end_with_their_step(schedule)
     rows = graph.build(Program(schedule))
     done = graph.walk(rows, np.zeros(rows.num_events))[1][rows.events] >= 0
     if not done.all():
@@ -32,6 +33,12 @@ def check(schedule: Schedule) -> Schedule:
             f"{schedule.name} cannot finish: its rows wait for each other.\n{graph.explain(rows, done)}"
         )
     return schedule
+
+
+def _end_with_their_step(schedule: Schedule) -> None:
+    for rank, row in enumerate(schedule.rows):
+        if row.of(Kind.STEP)[:-1].any():
+            raise ScheduleError(f"{schedule.name}: rank {rank} goes on behind its STEP. Put that last.")
 
 
 def _each_once(schedule: Schedule) -> None:

@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from headway.schedule.needs import MESSAGES, meetings, needs
+from headway.schedule.action import RECEIVES, SENDS
+from headway.schedule.needs import meetings, needs
 from headway.schedule.operation import LANES, Lane, Operations, Program
 from headway.schedule.row import Column, Flags, Times, among
 
@@ -56,7 +57,8 @@ class Graph:
     @cached_property
     def waits(self) -> list[int]:
         """How many pairs hold each event back."""
-        return list(map(int, np.bincount(self.events[self.later], minlength=self.num_events)))
+        counts: list[int] = np.bincount(self.events[self.later], minlength=self.num_events).tolist()
+        return counts
 
     @cached_property
     def after(self) -> Lists:
@@ -87,7 +89,10 @@ def build(program: Program, *, replicas: int = 1) -> Graph:
     copies = np.arange(replicas)[:, None]
     numbers = (first * replicas + copies * lengths)[:, program.ranks] + within
     needed, (before, behind) = needs(program), _in_row(program)
-    earlier, later = np.concatenate([needed.earlier, before]), np.concatenate([needed.later, behind])
+    # a player goes through its row from left to right: what stands behind something that needs it is never come to
+    blocked = (needed.earlier > needed.later) & (program.ranks[needed.earlier] == program.ranks[needed.later])
+    earlier = np.concatenate([needed.earlier, before, needed.later[blocked]])
+    later = np.concatenate([needed.later, behind, needed.earlier[blocked]])
     source = np.empty(len(every) * replicas, np.int64)  # the operation of the program that each is a copy of
     source[numbers] = np.arange(len(every))
     copy = np.empty_like(source)
@@ -185,7 +190,7 @@ def _events(every: Operations, source: Column, copy: Column, replicas: int) -> C
     """The event of each operation: its own, or that of all which share its meeting (of a message: in its copy)."""
     keys = meetings(every)
     _, meeting = np.unique(keys, return_inverse=True)
-    own = np.where(among(every.kinds, *MESSAGES)[source], copy, 0)
+    own = np.where(among(every.kinds, *SENDS, *RECEIVES)[source], copy, 0)
     # −1, which meets nobody, is numbered as the operation itself, behind all meetings
     known = np.where(
         keys[source] < 0, (len(every) + np.arange(len(source))) * replicas, meeting[source] * replicas + own

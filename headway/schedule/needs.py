@@ -10,7 +10,6 @@ from headway.schedule.operation import TOTAL, UPDATE, Operation, Operations, Pro
 from headway.schedule.row import Column, among
 
 UNSENT = 2  # messages of one stage and direction that may be under way before the stage makes another
-MESSAGES = frozenset({Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B})
 _NOTHING = -1
 
 
@@ -69,14 +68,15 @@ def _rules(program: Program) -> Iterator[tuple[Column, Column]]:
     every, by = program.operations, _Places(program)
     forward, weight = by.of(Kind.FORWARD), by.starts(Kind.WEIGHT_BACKWARD)
     backward = by.starts(*GIVES_INPUT_GRADIENT)
-    # a forward needs its input, received or made on this rank, and room for its activations and for its output
+    # a forward needs its input, received or made by the stage before (bare rows have no messages), and room for its
+    # activations and for its output
     yield forward, _first(by.end(forward, Kind.RECV_F), by.end(forward, Kind.FORWARD, step=-1))
     yield forward, by.room(forward, Kind.SEND_F)
     yield forward, by.before(forward, Kind.EVICT)
     # a backward needs the activations of its forward, here again if they were away
     yield backward, by.end(backward, Kind.FORWARD)
     yield backward, by.end(backward, Kind.RESTORE)
-    # the gradient of its output, received or made on this rank; that of the loss needs the count of tokens
+    # the gradient of its output, received or made by the stage behind; that of the loss needs the count of tokens
     here = by.end(backward, *GIVES_INPUT_GRADIENT, step=1)
     yield backward, _first(by.end(backward, Kind.RECV_B), here, by.begin(backward))
     # and room for the gradient of its input

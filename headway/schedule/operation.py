@@ -110,6 +110,9 @@ class Parts:
     computed: tuple[str, ...] = ()
     reduced: tuple[tuple[str, str, Lane], ...] = ()
 
+    def __post_init__(self) -> None:
+        assert all(after in self.computed for _, after, _ in self.reduced), "such a reduction would be lost"
+
 
 @dataclass(frozen=True)
 class Program:

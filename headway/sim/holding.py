@@ -12,7 +12,7 @@ from headway.trace import Changes
 def over_time(works: Sequence[Work], number: Column, ranks: Column, starts: Times, ends: Times) -> Changes:
     """The bytes that ranks hold after each change, of spans that do `works[number]`: [n] each but the works.
 
-    At one instant, what ends gives back before what starts takes.
+    At one instant, what ends gives back before what starts takes: what is taken and given back at once is not seen.
     """
     names = tuple(dict.fromkeys(kind for each in works for kind in (*each.gives, *each.takes)))
     found = [(number[:0], starts[:0], number[:0], number[:0], number[:0])]  # rank, time, taking, category, bytes

@@ -26,7 +26,8 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     program = program or plan.program
     first, kinds = _kinds(program)
     replicas = plan.layout.size("data")
-    works = [_works(plan, program, first, copy) for copy in range(replicas)]
+    ranks_of = _ranks(plan)
+    works = [_works(plan, program, first, ranks_of[copy]) for copy in range(replicas)]
     prices = np.array([[cost.seconds(w, plan.cluster, plan.train.precision) for w in of_copy] for of_copy in works])
     alike = not plan.cluster.shared_cores and bool(np.all(prices == prices[0]))
     played = 1 if alike else replicas
@@ -34,11 +35,11 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     # of each operation of the graph: its copy, its kind, and its rank in the layout
     pipeline, copies = np.divmod(graph.ranks, played)
     kinds = kinds[graph.source]
-    ranks = _ranks(plan)[copies, pipeline]
+    ranks = ranks_of[copies, pipeline]
     starts, ends = engine.play(graph, prices[copies, kinds], _cores(plan, graph, ranks))
     # what was played once happened on every replica
     again = replicas // played
-    ranks = np.concatenate([_ranks(plan)[copies + copy, pipeline] for copy in range(again)])
+    ranks = np.concatenate([ranks_of[copies + copy, pipeline] for copy in range(again)])
     number = np.concatenate([(copies + copy) * len(first) + kinds for copy in range(again)])
     times = np.tile(starts, again), np.tile(ends, again)
     done = [each for of_copy in works for each in of_copy]
@@ -60,10 +61,10 @@ def _kinds(program: Program) -> tuple[Column, Column]:
     return first, kinds
 
 
-def _works(plan: Plan, program: Program, first: Column, copy: int) -> list[Work]:
-    """What each kind of operation does on data replica `copy`."""
-    ranks = _ranks(plan)[copy].tolist()
-    return [work(plan, program, ranks[program.ranks[place]], program.operations[int(place)]) for place in first]
+def _works(plan: Plan, program: Program, first: Column, ranks: Column) -> list[Work]:
+    """What each kind of operation does on a data replica, whose `ranks` are those of the pipeline."""
+    kinds = zip(ranks[program.ranks[first]].tolist(), program.operations[first], strict=True)
+    return [work(plan, program, rank, operation) for rank, operation in kinds]
 
 
 def _ranks(plan: Plan) -> Column:

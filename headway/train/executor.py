@@ -32,8 +32,9 @@ def instructions(program: Program, pipeline_rank: int) -> tuple[Instruction, ...
     lanes = [LANES[number] for number in program.lanes.tolist()]
     needed = needs(program)
     waits: list[list[int]] = [[] for _ in row]
-    for later, earlier in zip(needed.later.tolist(), needed.earlier.tolist(), strict=True):
-        if later in row and earlier in row and lanes[earlier] is not Lane.COMPUTE:
+    mine = (program.ranks[needed.later] == pipeline_rank) & (program.ranks[needed.earlier] == pipeline_rank)
+    for later, earlier in zip(needed.later[mine].tolist(), needed.earlier[mine].tolist(), strict=True):
+        if lanes[earlier] is not Lane.COMPUTE:
             waits[later - first].append(earlier - first)
     return tuple(
         Instruction(operation, str(operation), lanes[first + place], tuple(sorted(waits[place])))

@@ -123,7 +123,7 @@ class Standstill:
             return its is not None and its.turn > mine.turn
         here, there = self._row(mine), self._row(its)
         if awaited not in here.places:
-            return awaited in (its.operation, its.awaited)
+            return its.ended or awaited in (its.operation, its.awaited)
         return there.places.get(its.operation, -1) >= there.meetings.get(here.keys[here.places[awaited]], 0)
 
     def _reached(self, rank: int) -> list[int]:

@@ -66,5 +66,7 @@ class Pulse:
     def waiting(self, thing: str, ranks: tuple[int, ...]) -> Iterator[None]:
         """Inside, the rank waits for `thing`, which it does together with `ranks`."""
         self.wait((thing, ranks))
-        yield
-        self.wait(None)
+        try:
+            yield
+        finally:
+            self.wait(None)

@@ -109,9 +109,11 @@ class Watch:
         self.pulse(self.pulse.what, what)
         self._beat()
         self._ask(self._say)  # at once: a save may keep Python's lock for minutes
-        yield
-        self.pulse(self.pulse.what, f"{what}: done")
-        self.pulse.limit = limit
+        try:
+            yield
+        finally:
+            self.pulse(self.pulse.what, f"{what}: done")
+            self.pulse.limit = limit
 
     def _watch(self) -> None:
         look_at = 0.0

@@ -57,9 +57,16 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             stage.stop.listen()
             trainer = Trainer(plan, stage, pulse)
             metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
-            with contextlib.closing(metrics):
+            pulse("start", "reading the data")
+            part, (train, held_out) = _slice(plan, worker.rank), _samples(plan)
+            validation = _validation(held_out, part)
+            read = partial(train.train_batch, part=part)
+            with (
+                contextlib.closing(metrics),
+                ahead(read, first=stage.step, end=plan.train.steps, workers=plan.data.workers) as batches,
+            ):
                 watch.started()
-                _train(plan, trainer, metrics, pulse)
+                _train(plan, trainer, metrics, pulse, batches, validation)
                 results.leave(plan, trainer, metrics, directory, watch)
         finally:
             with pulse.waiting("all ranks to leave", tuple(range(worker.world))):
@@ -79,16 +86,7 @@ def _join(worker: env.Worker, plan: Plan, pulse: Pulse, prepare: Callable[[], Pa
     return device, directory
 
 
-def _train(plan: Plan, trainer: Trainer, metrics: Metrics, pulse: Pulse) -> None:
-    """All steps with their evaluations, the batches read ahead."""
-    part = _slice(plan, trainer.stage.rank)
-    train, held_out = _samples(plan)
-    read = partial(train.train_batch, part=part)
-    with ahead(read, first=trainer.stage.step, end=plan.train.steps, workers=plan.data.workers) as batches:
-        _steps(plan, trainer, metrics, pulse, batches, _validation(held_out, part))
-
-
-def _steps(
+def _train(
     plan: Plan, trainer: Trainer, metrics: Metrics, pulse: Pulse, batches: Iterator[Batch], validation: list[Batch]
 ) -> None:
     """Steps to the last one, or to the one at whose end a signal stops the job."""

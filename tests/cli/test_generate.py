@@ -118,3 +118,13 @@ def test_a_model_of_a_tokenizer_file_writes_its_tokens(tmp_path, generate, monke
     assert [words[word] for word in document["text"].split()] == document["tokens"]
     assert len(document["tokens"]) == 4
     assert "has no token that ends a document. Give a beginning: --prompt" in generate("model.safetensors")[2]
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path, made, generate):
+    from tokenizers import Tokenizer, models
+
+    words = {f"word{i}": i for i in range(300)}
+    Tokenizer(models.WordLevel(words, unk_token="word0")).save(str(tmp_path / "large.json"))
+    status, out, err = generate(made[0], "--tokenizer", tmp_path / "large.json", "--prompt", "word299")
+    assert (status, out) == (2, "")
+    assert "has 300 tokens, but model.vocabulary is 256." in err

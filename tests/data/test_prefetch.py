@@ -84,3 +84,15 @@ def test_leaving_early_drops_what_has_not_begun_and_ends_the_threads():
 def test_nothing_to_read_is_nothing():
     with ahead(_slowly, first=5, end=5, workers=2) as values:
         assert list(values) == []
+
+
+def test_reading_begins_before_the_first_batch_is_asked_for():
+    begun = threading.Event()
+
+    def read(step):
+        begun.set()
+        return step
+
+    with ahead(read, first=0, end=3, workers=1) as batches:
+        assert begun.wait(5)
+        assert list(batches) == [0, 1, 2]

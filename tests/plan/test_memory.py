@@ -114,11 +114,11 @@ def test_the_tiny_models_states_are_megatrons_without_what_its_estimate_leaves_o
     assert num_parameters([*ours, *shared(TINY)]) == numel + left_out
 
 
-def test_the_tiny_models_activations_are_megatrons_with_the_dropouts_that_ours_lacks():
+def test_the_tiny_models_activations_are_megatrons_with_the_masks_that_ours_does_not_keep():
     """Megatron's estimate for the first of two ranks, two micro-batches in flight: 566,272 bytes.
 
     Two layers at 34·s·b·h, the core of attention not kept, and 8 bytes a token, the tokens themselves, which our
-    embedding saves too. The rest stands for what our model does not have: dropout behind the embedding, whose mask is
+    embedding saves too. The rest is the mask of the dropout behind the embedding, which Headway draws again instead:
     a byte an element.
     """
     s, b, h, in_flight = 32, 2, TINY.hidden, 2

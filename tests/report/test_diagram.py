@@ -9,6 +9,7 @@ from headway.report.diagram import draw, fit
 from headway.schedule import families
 from headway.schedule.action import Action, Kind
 from headway.sim import unit_time
+from headway.sim.simulate import simulate
 from headway.trace import Span, Trace, as_columns
 from headway.units import Seconds
 
@@ -125,3 +126,12 @@ def test_parts_of_one_backward_are_one_block_and_the_update_has_its_own_sign():
 
 def test_an_empty_trace_draws_nothing():
     assert drawn(Trace("measured", as_columns([])), 80) == []
+
+
+def test_a_trace_with_empty_stages_is_drawn(plan_of):
+    """One layer over eight stages: five of them pass on what they get, in no time."""
+    plan = plan_of(model={"preset": "gpt-tiny", "layers": 1}, parallel={"pipeline": 8, "data": 1})
+    lines = drawn(simulate(plan), 120)
+    assert len(lines) == 8
+    assert "0" in lines[0]
+    assert "[0" in lines[7]

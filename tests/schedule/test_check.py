@@ -149,3 +149,23 @@ def test_a_weight_version_may_be_used_again_but_activations_move_once_and_come_b
 def test_a_huge_number_is_refused_at_once():
     assert "more than 10000 actions are missing" in _refusal("0F0,0B0,0F99999999999\n")
     assert "more than 10000 actions are missing" in _refusal("0F0,0B0,7F99999999999\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+            "0SEND_F0 of rank 0, which waits for 0F0 of rank 0, which waits for 0SEND_F0",
+        ),
+        (
+            "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1SEND_B0,1B0\n",
+            "1SEND_B0 of rank 1, which waits for 1B0 of rank 1, which waits for 1SEND_B0",
+        ),
+        ("0F0,0REDUCE_GRAD,0B0\n", "0REDUCE_GRAD waits for 0B0 of rank 0"),
+        ("STEP,0F0,0B0\n", "rank 0 goes on behind its STEP. Put that last."),
+        ("0F0,STEP,0B0\n", "rank 0 goes on behind its STEP."),
+    ],
+)
+def test_what_the_lanes_could_sort_out_but_no_player_from_left_to_right_is_refused(text, said):
+    assert said in _refusal(text)

@@ -190,3 +190,11 @@ def test_a_large_job_is_told_from_its_cause_on(plan_of):
     assert "  rank 127: step 4 · 1F3 for 5.1 s" in text
     assert text.endswith("… and 96 more ranks")
     assert len(text.splitlines()) == 35
+
+
+def test_who_has_left_is_not_blamed_while_the_others_wait_to_leave_for_the_rank_that_saves(plan):
+    leaving = {"what": "end", "awaited": "all ranks to leave", "peers": range(4), "age": 15.0}
+    saving = replace(_at(0, "writing the weights", what="end"), limit=None)
+    gone = replace(_at(2, "gathering", what="end"), ended=True)
+    both = [_at(rank, "gathering", **leaving) for rank in (1, 3)]
+    assert _stands(plan, saving, both[0], gone, both[1]).causes == ()
