@@ -24,11 +24,15 @@ class PeerLostError(JobError):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A handle of a message or collective. Its tensor belongs to it until `wait` returns."""
+    """A handle of a message or collective. Its tensor belongs to it until `wait` returns.
+
+    `cast`: what is sent in place of a tensor of another type, and that tensor.
+    """
 
     edge: str
     bytes: Bytes
     pending: dist.Work | None  # None where there is nobody to talk to
+    cast: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def wait(self) -> None:
         """Return when it has finished; PeerLostError if it cannot."""
@@ -37,6 +41,9 @@ class Transfer:
                 self.pending.wait()
             except RuntimeError as error:
                 raise PeerLostError(f"{self.edge} failed: {_first_line(error)}") from error
+        if self.cast is not None:
+            sent, tensor = self.cast
+            tensor.copy_(sent)
 
 
 class Comm:
@@ -69,12 +76,13 @@ class Comm:
         call = _guarded(lambda: dist.irecv(tensor, source, group=group, tag=tag))
         return Transfer(edge(source, self.rank), Bytes(tensor.nbytes), call)
 
-    def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
-        """Sum `tensor` in place over `ranks`; nothing is sent if this is the only one."""
+    def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...], dtype: torch.dtype | None = None) -> Transfer:
+        """Sum `tensor` in place over `ranks`, as `dtype` if one is given; nothing is sent if this is the only one."""
         if len(ranks) == 1:
             return Transfer("", Bytes(0), None)
-        call = _guarded(lambda: dist.all_reduce(tensor, group=self._groups[ranks], async_op=True))
-        return Transfer(group_edge(ranks), Bytes(tensor.nbytes), call)
+        sent = tensor.to(dtype or tensor.dtype)  # the tensor itself where it is of that type
+        call = _guarded(lambda: dist.all_reduce(sent, group=self._groups[ranks], async_op=True))
+        return Transfer(group_edge(ranks), Bytes(sent.nbytes), call, None if sent is tensor else (sent, tensor))
 
 
 def start(plan: Plan, worker: Worker) -> torch.device:

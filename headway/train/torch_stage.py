@@ -10,6 +10,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from headway.data.samples import IGNORE
 from headway.model.block import SHARED, Block
+from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.plan.work import TOTALS
 from headway.schedule.action import Action, Kind
@@ -51,8 +52,10 @@ class TorchStage:
 
     def __init__(self, plan: Plan, program: Program, rank: int, device: torch.device, comm: Comm) -> None:
         self.plan, self.program, self.rank, self.device, self.comm = plan, program, rank, device, comm
-        self.dtype = getattr(torch, plan.train.precision)
-        self.units = {unit.name: FlatUnit(unit, self.dtype, device) for unit in plan.units_of_rank(rank)}
+        types = dtypes(plan.train)
+        self.dtype, self.wide, self._reduced = (getattr(torch, t) for t in (types.params, types.grads, types.reduced))
+        held = plan.units_of_rank(rank)
+        self.units = {unit.name: FlatUnit(unit, self.dtype, device, wide=self.wide) for unit in held}
         for unit in self.units.values():
             unit.initialise(plan.model, plan.train.seed)
         self.optimizer = AdamW(list(self.units.values()), plan.optimizer)
@@ -173,8 +176,8 @@ class TorchStage:
         return self.comm.receive(tensor, self._rank_of(source), tag, forward=forward)
 
     def reduce(self, unit: str) -> Transfer:
-        """Start summing a unit's flat gradients, in place and without a copy."""
-        return self.comm.all_reduce(self.units[unit].grads, self._sharers[unit])
+        """Start summing a unit's flat gradients, in place; in a copy where they are reduced in another type."""
+        return self.comm.all_reduce(self.units[unit].grads, self._sharers[unit], self._reduced)
 
     def total(self) -> Transfer:
         """Start the packed sum over all ranks; `read_totals` reads it."""
@@ -209,7 +212,7 @@ class TorchStage:
         if place in self._box.gradients:
             return self._box.gradients.pop(place)
         assert place[0] == self._last
-        return (1.0 / self._count.clamp(min=1.0)).to(self.dtype)
+        return (1.0 / self._count.clamp(min=1.0)).to(self.wide)
 
     def _squared_norm(self) -> Tensor:
         """This rank's part of the squared norm: each parameter once, cut over the data axis."""
