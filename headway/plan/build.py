@@ -112,6 +112,7 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
         "train.microbatch": train.microbatch,
         "data.sequence_length": data.sequence_length,
         "train.hang_after": train.hang_after,
+        "train.loss_scale_window": train.loss_scale_window,
     }
     for key, value in positive.items():
         if value < 1:
@@ -171,8 +172,7 @@ def _check_tokenizer(name: str, model: ModelSpec) -> None:
 
 
 def _check_dtypes(train: Train, cluster: Cluster) -> None:
-    if train.precision is Dtype.FLOAT16:
-        raise PlanError("train.precision float16 needs a loss scale, which is not built yet. Use bfloat16.")
+    _check_loss_scale(train)
     types = dtypes(train)
     accepted = dict.fromkeys((types.grads, types.params))  # the gradients' own type, or the parameters'
     if types.reduced not in accepted:
@@ -188,6 +188,18 @@ def _check_dtypes(train: Train, cluster: Cluster) -> None:
                 f"{cluster.name} has no rate for train.precision {train.precision}: its device.{key} knows "
                 f"{', '.join(rates)}. Add device.{key}.{train.precision}, or train in one of those."
             )
+
+
+def _check_loss_scale(train: Train) -> None:
+    if train.loss_scale == "dynamic":
+        return
+    if train.precision is not Dtype.FLOAT16:
+        raise PlanError(
+            f"train.loss_scale {train.loss_scale:g} is for train.precision float16: gradients in {train.precision} do "
+            f"not underflow. Leave it out."
+        )
+    if not 0 < train.loss_scale < float("inf"):
+        raise PlanError(f"train.loss_scale must be above 0 and finite, got {train.loss_scale:g}. Use 1024, or dynamic.")
 
 
 def _refuse_what_is_not_built(job: Job) -> Parallel:

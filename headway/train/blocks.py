@@ -71,7 +71,10 @@ def attention(spec: ModelSpec, name: str, qkv: Tensor, draw: Draw | None) -> Ten
 
 
 def head(p: Leaves, x: Tensor, targets: Tensor | None) -> Tensor:
-    """Final norm and vocabulary projection; the loss, in float32 at least, is summed over targets that are not IGNORE."""
+    """Final norm and vocabulary projection; the loss is summed over targets that are not IGNORE.
+
+    The loss of 16-bit logits is computed in float32.
+    """
     logits = F.linear(_norm(p, "norm", x), p["output"] if "output" in p else p["tokens"])
     if targets is None:
         return logits

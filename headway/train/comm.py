@@ -132,6 +132,13 @@ def to_rank_0(value: object) -> list[Any] | None:
     return box
 
 
+def least(value: int, device: torch.device) -> int:
+    """The smallest of all ranks' values, on every rank."""
+    found = torch.tensor(value, device=device)
+    _guarded(lambda: dist.all_reduce(found, op=dist.ReduceOp.MIN))
+    return int(found)
+
+
 def move_to_rank_0(tensor: torch.Tensor, owner: int) -> torch.Tensor | None:
     """Rank `owner`'s tensor on rank 0, None elsewhere; every rank gives one of that shape and type."""
     rank = dist.get_rank()

@@ -50,6 +50,22 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ),
     ("word for a step", "run: {profile: first}", "run.profile is 'first', but should be a whole number or 'last'."),
     (
+        "word for a loss scale",
+        "train: {precision: float16, loss_scale: large}",
+        "train.loss_scale is 'large', but should be a number or 'dynamic'.",
+    ),
+    ("no loss scale", "train: {precision: float16, loss_scale: 0}", "train.loss_scale must be above 0 and finite, got"),
+    (
+        "loss scale of another precision",
+        "train: {precision: bfloat16, loss_scale: 1024}",
+        "train.loss_scale 1024 is for train.precision float16: gradients in bfloat16 do not underflow. Leave it out.",
+    ),
+    (
+        "no window",
+        "train: {precision: float16, loss_scale_window: 0}",
+        "train.loss_scale_window must be at least 1, got 0.",
+    ),
+    (
         "unknown precision",
         "train: {precision: float8}",
         "train.precision is 'float8'. Use 'float32', 'float64', 'bfloat16' or 'float16'.",

@@ -11,6 +11,7 @@ from headway.units import Bytes, Dtype
 
 STEPS = 3
 MAX_WORLD = 8
+FLOAT16_SCALE = 1024.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Case:
                 microbatch=1 if self.valid else 2,
                 global_batch=self.data * self.microbatches * (1 if self.valid else 2),
                 precision=self.precision,
+                loss_scale=FLOAT16_SCALE if self.precision is Dtype.FLOAT16 else "dynamic",
                 reduce_dtype=Dtype(self.reduce_dtype) if self.reduce_dtype else self.precision.wide,
             ),
         )
@@ -175,7 +177,7 @@ def single_precision() -> list[Case]:
 
 
 def half_precision() -> list[Case]:
-    """Layouts of each kind in bfloat16, both families, gradients reduced in either type."""
+    """Layouts of each kind in bfloat16 and float16, both families, gradients reduced in either type."""
     sizes = {"precision": Dtype.BFLOAT16, "layers": 3}
     found = [
         Case(1, 1, 1, "1f1b", 4, **sizes),
@@ -187,6 +189,8 @@ def half_precision() -> list[Case]:
     ]
     dropped = {"attention_dropout": 0.1, "hidden_dropout": 0.1}
     found += [Case(2, 1, 2, "1f1b", 2, **sizes, key_value_heads=2, **dropped)]
+    float16 = sizes | {"precision": Dtype.FLOAT16}
+    found += [Case(2, 1, 2, "1f1b", 2, **float16), Case(2, 1, 2, "1f1b", 2, **float16, reduce_dtype="float16")]
     return [*found, Case(1, 1, 1, "1f1b", 4, **sizes, key_value_heads=2)]
 
 

@@ -3,6 +3,7 @@
 import hashlib
 
 import torch
+from cases import FLOAT16_SCALE
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
@@ -36,7 +37,10 @@ class Reference:
         self.adamw.zero_grad()
         self.drawn = step
         loss = self.loss(tokens, targets)
-        loss.backward()
+        scale = FLOAT16_SCALE if self.precision is torch.float16 else 1.0
+        (loss * scale).backward()
+        for value in self.p.values():
+            value.grad /= scale
         norm = torch.nn.utils.clip_grad_norm_(list(self.p.values()), self.plan.optimizer.clip)
         for group in self.adamw.param_groups:
             group["lr"] = lr
