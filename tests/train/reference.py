@@ -54,12 +54,12 @@ class Reference:
             return self.loss(tokens, targets).item()
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        self.rounded = {name: value.to(self.precision) for name, value in self.p.items()}
         logits = self.logits(tokens).flatten(0, 1).to(self.wide)
         return F.cross_entropy(logits, targets.flatten(), ignore_index=-100)
 
     def logits(self, tokens: Tensor) -> Tensor:
-        spec, p = self.plan.model, self.rounded
+        self.rounded = p = {name: value.to(self.precision) for name, value in self.p.items()}
+        spec = self.plan.model
         x = p["embedding.tokens.weight"][tokens]
         if spec.family == "gpt":
             x = x + p["embedding.positions.weight"][: tokens.shape[1]]
