@@ -15,20 +15,25 @@ PORTS = range(20_000, 30_000)  # where the ranks of a Slurm step meet; below wha
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What the launcher tells a worker process: its place in the job, and where rank 0 waits for the others."""
+    """What the launcher tells a worker process: its place in the job, and where rank 0 waits for the others.
+
+    `address` and `port` are those of the job's store; `attempt` counts torchrun's restarts.
+    """
 
     rank: int
     local_rank: int
     world: int
     address: str
     port: int
+    attempt: int = 0
 
 
 def worker(variables: Mapping[str, str] = os.environ) -> Worker | None:
     """This process's place if torchrun (or a launcher with its variables) or Slurm's srun started it, else None."""
     if all(name in variables for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         rank, local_rank, world = (int(variables[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-        return Worker(rank, local_rank, world, variables["MASTER_ADDR"], int(variables["MASTER_PORT"]))
+        attempt = int(variables.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        return Worker(rank, local_rank, world, variables["MASTER_ADDR"], int(variables["MASTER_PORT"]), attempt)
     return _slurm_worker(variables)
 
 

@@ -71,6 +71,7 @@ def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
     try:
         with follower:
             _follow(started, follower)
+        interrupted = started.asked_to_stop
     except KeyboardInterrupt:
         interrupted = True
         follower.read()
@@ -291,6 +292,9 @@ class _Follower:
             self.bar.update(self.bar.task_ids[0], completed=step, text=text)
         elif step % self.every == 0 or step in (1, self.steps):
             self.console.print(f"step {step:>5}  {text}", highlight=False, soft_wrap=True)
+        for rank, ratio in line.get("slow_ranks", {}).items():
+            slow = f"step {step:>5}  rank {rank} is slow: its own work takes {ratio:.1f} × as long as its peers'"
+            self.console.print(slow, style="yellow", highlight=False, soft_wrap=True)
 
     def _bar(self) -> Any:  # noqa: ANN401 -- rich is imported only here
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -15,7 +15,7 @@ from typing import Any
 from headway import env
 from headway.errors import HeadwayError, JobError, PlanError
 
-AGENT_GRACE = 8  # seconds that torchrun's agent gives workers to end before it kills them
+AGENT_GRACE = 30  # seconds that SIGTERM to the agent leaves workers for the end of their step; torchrun's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,18 @@ class Started:
         """Whether the agent has not ended yet."""
         return self.process.poll() is None
 
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether the agent has ended because a signal asked it to; its workers got to the end of their step."""
+        return self.process.returncode in {128 + signal.SIGINT, 128 + signal.SIGTERM}
+
 
 def start(directory: Path, num_ranks: int) -> Started:
-    """Start `num_ranks` workers on the plan in `directory`. They do not see this terminal's Ctrl-C; see `interrupt`."""
+    """Start `num_ranks` workers on the plan in `directory`. They do not see this terminal's Ctrl-C; see `interrupt`.
+
+    From now on SIGTERM is a KeyboardInterrupt of this process too, so that it does not leave its workers alone.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = ["headway.train.agent", str(directory), str(num_ranks), str(os.getpid())]
     command = [sys.executable, "-m", *words]
     log = directory / "log"
@@ -63,10 +72,12 @@ def interrupt(job: Started) -> None:
 
 
 def end(job: Started) -> None:
-    """End the job now: the agent ends its workers, and kills those that do not end within AGENT_GRACE seconds."""
+    """End the job now: nobody gets to the end of a step."""
+    for pid in _children(job.process.pid):
+        _signal(pid, signal.SIGKILL)
     job.process.terminate()
     try:
-        job.process.wait(timeout=2 * AGENT_GRACE)
+        job.process.wait(timeout=AGENT_GRACE)
     except subprocess.TimeoutExpired:
         job.process.kill()  # its workers end when it is gone
 
@@ -74,9 +85,14 @@ def end(job: Started) -> None:
 def failure(job: Started) -> HeadwayError:
     """What ended the job, naming the rank, its step and its last action.
 
-    A PlanError if the workers refused the plan. The first cause is a rank that vanished, else one that failed by
-    itself, else one that lost a peer.
+    A PlanError if the workers refused the plan. The first cause is a hang that a worker reported before it ended the
+    job, else a rank that vanished, else one that failed by itself, else one that lost a peer.
     """
+    hang = _read_json(job.directory / "log" / "hang.json")
+    return JobError(hang["text"]) if hang else _first_to_fail(job)
+
+
+def _first_to_fail(job: Started) -> HeadwayError:
     log = job.directory / "log"
     exits = _read_json(log / "failures.json")
     reports = {rank: _read_json(log / f"rank-{rank}.error.json") for rank in range(job.num_ranks)}

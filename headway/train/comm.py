@@ -1,21 +1,26 @@
 """Communication: the only place that calls torch.distributed; every handle says where its bytes go."""
 
 import datetime
+import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.distributed exports them untyped
 
 from headway.env import Worker
 from headway.errors import HeadwayError, JobError
 from headway.plan.plan import Plan
 from headway.plan.work import edge, group_edge
 from headway.train import device as devices
+from headway.train.pulse import START_LIMIT, Awaited, Pulse
 from headway.units import Bytes
 
 T = TypeVar("T")
+# the watchdog ends what stands still and says why; torch's own limit would come first in a slow save, and not say it
+LIMIT = datetime.timedelta(days=1)
 
 
 class PeerLostError(JobError):
@@ -32,57 +37,65 @@ class Transfer:
     edge: str
     bytes: Bytes
     pending: dist.Work | None  # None where there is nobody to talk to
+    pulse: Pulse
+    awaited: Awaited
     cast: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def wait(self) -> None:
         """Return when it has finished; PeerLostError if it cannot."""
         if self.pending is not None:
+            self.pulse.wait(self.awaited)
             try:
                 self.pending.wait()
             except RuntimeError as error:
                 raise PeerLostError(f"{self.edge} failed: {_first_line(error)}") from error
+            self.pulse.wait(None)
         if self.cast is not None:
             sent, tensor = self.cast
             tensor.copy_(sent)
 
 
 class Comm:
-    """The process groups that one rank belongs to, made once."""
+    """The process groups that one rank belongs to, made once. `pulse` is told of every wait."""
 
-    def __init__(self, plan: Plan, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, plan: Plan, rank: int, pulse: Pulse | None = None) -> None:
+        self.rank, self.pulse = rank, pulse or Pulse()
         layout = plan.layout
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(layout.world)): dist.group.WORLD}
         # torch names such a group after its ranks and after how many groups this rank has made: members must agree
         # on both, so what all ranks make comes first, and what only some make last.
-        limit = datetime.timedelta(seconds=plan.train.hang_after)
         pipeline = layout.group(rank, "pipeline")
         # a group for each direction: on NCCL the messages of a group share a stream, where the two would wait in line
-        self._forward = _group(pipeline, limit)
-        self._backward = _group(pipeline, limit)
+        self._forward = _group(pipeline)
+        self._backward = _group(pipeline)
         for ranks in (layout.group(rank, "data"), *(plan.group(rank, unit) for unit in plan.units_of_rank(rank))):
             if ranks not in self._groups:
-                self._groups[ranks] = _group(ranks, limit)
+                self._groups[ranks] = _group(ranks)
 
     def send(self, tensor: torch.Tensor, target: int, tag: int, *, forward: bool) -> Transfer:
         """Send an output forward or a gradient backward to a rank of the same pipeline."""
         group = self._forward if forward else self._backward
         call = _guarded(lambda: dist.isend(tensor, target, group=group, tag=tag))
-        return Transfer(edge(self.rank, target), Bytes(tensor.nbytes), call)
+        return self._transfer(edge(self.rank, target), tensor, call, (target,))
 
     def receive(self, tensor: torch.Tensor, source: int, tag: int, *, forward: bool) -> Transfer:
         """Receive into `tensor` what a rank of the same pipeline sends with that tag and direction."""
         group = self._forward if forward else self._backward
         call = _guarded(lambda: dist.irecv(tensor, source, group=group, tag=tag))
-        return Transfer(edge(source, self.rank), Bytes(tensor.nbytes), call)
+        return self._transfer(edge(source, self.rank), tensor, call, (source,))
 
     def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...], dtype: torch.dtype | None = None) -> Transfer:
         """Sum `tensor` in place over `ranks`, as `dtype` if one is given; nothing is sent if this is the only one."""
         if len(ranks) == 1:
-            return Transfer("", Bytes(0), None)
+            return Transfer("", Bytes(0), None, self.pulse, ("", ()))
         sent = tensor.to(dtype or tensor.dtype)  # the tensor itself where it is of that type
         call = _guarded(lambda: dist.all_reduce(sent, group=self._groups[ranks], async_op=True))
-        return Transfer(group_edge(ranks), Bytes(sent.nbytes), call, None if sent is tensor else (sent, tensor))
+        handle = self._transfer(group_edge(ranks), sent, call, ranks)
+        return handle if sent is tensor else replace(handle, cast=(sent, tensor))
+
+    def _transfer(self, where: str, tensor: torch.Tensor, call: dist.Work | None, ranks: tuple[int, ...]) -> Transfer:
+        """The handle of the operation that the rank is at."""
+        return Transfer(where, Bytes(tensor.nbytes), call, self.pulse, (self.pulse.operation, ranks))
 
 
 def start(plan: Plan, worker: Worker) -> torch.device:
@@ -90,19 +103,30 @@ def start(plan: Plan, worker: Worker) -> torch.device:
     device = devices.choose(plan.cluster.device.kind, worker.local_rank)
     host = f"[{worker.address}]" if ":" in worker.address else worker.address
     try:
+        socket.getaddrinfo(worker.address, worker.port)  # torch would look for an unknown name until its time limit
         dist.init_process_group(
             devices.backend(device.type),
             init_method=f"tcp://{host}:{worker.port}",
             rank=worker.rank,
             world_size=worker.world,
-            timeout=datetime.timedelta(seconds=plan.train.hang_after),
+            timeout=LIMIT,
         )
-    except RuntimeError as error:
+    except (RuntimeError, socket.gaierror) as error:
         raise JobError(
             f"the ranks do not meet at {host}:{worker.port} ({_first_line(error)}). MASTER_ADDR and MASTER_PORT name "
             f"another place: an address of rank 0's node that every node reaches, and a port that is free there."
         ) from error
     return device
+
+
+def board(worker: Worker) -> Store:
+    """A connection of its own to the store of the job, for what its ranks tell each other beside the training.
+
+    Under torchrun the agent of the first node keeps the store, else rank 0. RuntimeError if nobody does.
+    """
+    limit = datetime.timedelta(seconds=START_LIMIT)
+    store = TCPStore(worker.address, worker.port, is_master=False, wait_for_workers=False, timeout=limit)
+    return PrefixStore(f"headway/{worker.attempt}", store)
 
 
 def stop() -> None:
@@ -153,11 +177,11 @@ def move_to_rank_0(tensor: torch.Tensor, owner: int) -> torch.Tensor | None:
     return None
 
 
-def _group(ranks: tuple[int, ...], limit: datetime.timedelta) -> dist.ProcessGroup | None:
+def _group(ranks: tuple[int, ...]) -> dist.ProcessGroup | None:
     """A group that only its members make; None for one rank alone."""
     if len(ranks) == 1:
         return None
-    made = dist.new_group(list(ranks), timeout=limit, use_local_synchronization=True)
+    made = dist.new_group(list(ranks), timeout=LIMIT, use_local_synchronization=True)
     assert isinstance(made, dist.ProcessGroup)  # what is no member's is a number
     return made
 

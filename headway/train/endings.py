@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 
-TERM_GRACE = 8.0  # seconds that SIGTERM leaves; torchrun's agent sends it to those that outlive a failed rank
+PARENT_GRACE = 8.0  # seconds that the processes of a lost parent have to end their step
 
 
 class Stop:
@@ -15,10 +15,11 @@ class Stop:
         self.asked = False
 
     def listen(self) -> None:
-        """Heed both signals from now on. SIGTERM leaves TERM_GRACE seconds, SIGINT as long as the step takes.
+        """Heed both signals from now on.
 
-        A thread hears them through a pipe: while the main thread waits inside gloo for a peer that is gone, Python
-        would not call a handler.
+        They leave as long as the step takes: who sends SIGTERM (torchrun's agent, Slurm) sends SIGKILL after a time of
+        its own, a rank that has lost a peer ends by that error, and one that hangs by the watchdog. A thread hears the
+        signals through a pipe: while the main thread waits inside gloo, Python would not call a handler.
         """
         read, write = os.pipe()
         os.set_blocking(write, False)
@@ -28,10 +29,8 @@ class Stop:
         threading.Thread(target=self._hear, args=(read,), daemon=True).start()
 
     def _hear(self, pipe: int) -> None:
-        while number := os.read(pipe, 1):
+        while os.read(pipe, 1):
             self.asked = True
-            if number[0] == signal.SIGTERM:
-                threading.Timer(TERM_GRACE, os._exit, (128 + signal.SIGTERM,)).start()
 
 
 def end_with(parent: int) -> None:
@@ -41,7 +40,7 @@ def end_with(parent: int) -> None:
         while os.getppid() == parent:
             time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(TERM_GRACE)
+        time.sleep(PARENT_GRACE)
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()

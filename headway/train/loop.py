@@ -11,6 +11,7 @@ from headway.plan.plan import Plan
 from headway.trace import Span
 from headway.train import device as devices
 from headway.train.executor import Instruction, instructions, play
+from headway.train.hang import EVALUATION
 from headway.train.rate import learning_rate
 from headway.train.torch_stage import TorchStage
 from headway.units import Seconds
@@ -75,9 +76,9 @@ class Trainer:
         """The mean loss over the valid tokens of `batches`, which all ranks play forward only."""
         loss = tokens = 0.0
         with self.stage.evaluating(self.plan.evaluation_program):
-            for batch in batches:
+            for number, batch in enumerate(batches, 1):
                 self.stage.load(*self._tensors(batch))
-                self._play(self._evaluation_row, f"evaluation after step {self.stage.step}")
+                self._play(self._evaluation_row, f"{EVALUATION} after step {self.stage.step}, batch {number}")
                 totals = self.stage.read_totals()
                 loss, tokens = loss + totals.loss * totals.tokens, tokens + totals.tokens
         return loss / max(tokens, 1.0)

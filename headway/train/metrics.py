@@ -30,6 +30,7 @@ class Metrics:
         self.last: StepResult | None = None
         self.traced: StepResult | None = None
         self.skipped = 0
+        self.slow: dict[int, float] = {}  # of the last comparison
         self._seconds: list[float] = []
         self._validation: list[float] = []
         self._file = (directory / "metrics.jsonl").open("w") if rank == 0 else None
@@ -39,8 +40,9 @@ class Metrics:
         self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
         self._predicted = chrome.read(directory / "predicted.trace.json.gz").makespan if rank == 0 else None
 
-    def step(self, result: StepResult) -> None:
-        """The line of a training step."""
+    def step(self, result: StepResult, slow: dict[int, float] | None = None) -> None:
+        """The line of a training step; `slow`: rank → how many times as long as its peers, where that was compared."""
+        self.slow = self.slow if slow is None else slow
         self.first, self.last = self.first or result, result
         profile = self.plan.run.profile
         if self.traced is None or profile == "last" or result.step < profile:
@@ -60,6 +62,7 @@ class Metrics:
                 "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
                 "seconds": result.seconds,
                 "predicted_seconds": self._predicted,
+                **({"slow_ranks": slow} if slow else {}),
             }
         )
 
@@ -79,6 +82,7 @@ class Metrics:
             "interrupted": interrupted,
             "traced_step": self.traced.step + 1,
             "skipped_steps": self.skipped,
+            "slow_ranks": self.slow,
             "first_loss": _finite(self.first.loss),
             "last_loss": _finite(self.last.loss),
             "first_validation_loss": _finite(self._validation[0]) if self._validation else None,

@@ -14,18 +14,22 @@ from headway.model.spec import ModelSpec
 from headway.plan.plan import Plan
 from headway.train import comm
 from headway.train.flat import FlatUnit
+from headway.train.pulse import Pulse
 from headway.train.torch_stage import TorchStage
 
 
-def gather(plan: Plan, stage: TorchStage) -> dict[str, Tensor] | None:
+def gather(plan: Plan, stage: TorchStage, pulse: Pulse) -> dict[str, Tensor] | None:
     """Global name → tensor of the whole model on rank 0, None on the others. Every rank calls it."""
     found: dict[str, Tensor] = {}
     for unit in plan.units:
         owner = plan.layout.rank({"pipeline": plan.holders(unit)[0]})
+        pulse(f"end, {unit.name}", "gathering its weights")
         if stage.rank not in (0, owner):
             continue
         flat = stage.units.get(unit.name) or FlatUnit(unit, stage.dtype, stage.device)
-        if (moved := comm.move_to_rank_0(flat.params.detach(), owner)) is not None:
+        with pulse.waiting(f"the weights of {unit.name}", (0, owner)):
+            moved = comm.move_to_rank_0(flat.params.detach(), owner)
+        if moved is not None:
             found |= {name: view.cpu() for name, view in flat.named(moved).items()}
     return found if stage.rank == 0 else None
 

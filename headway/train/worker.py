@@ -5,40 +5,33 @@ python -m headway.train.worker RUN_DIRECTORY AGENT_PID      (started by torchrun
 
 import contextlib
 import json
-import math
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headway import chrome, env
+from headway import env
 from headway.data import corpus as corpora
 from headway.data import split as splits
-from headway.data import tokenizer as tokenizers
 from headway.data.prefetch import ahead
 from headway.data.samples import Batch, Samples, Slice
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.plan import plan as plans
 from headway.plan.plan import Plan
-from headway.trace import Trace, aligned
-from headway.train import comm, weights
+from headway.train import comm, results
 from headway.train.endings import end_with
-from headway.train.generate import generate
 from headway.train.loop import StepResult, Trainer
 from headway.train.metrics import Metrics
 from headway.train.pulse import Pulse
+from headway.train.slow import WINDOW, Pace, slow_ranks
 from headway.train.torch_stage import TorchStage
-from headway.units import Bytes
+from headway.train.watch import Watch
 
-PROMPT, SAMPLE_TOKENS, TEMPERATURE = b"def ", 240, 0.8
-LEARNED = 0.6  # share of the loss of guessing, above which a sample is noise
-SAMPLED_MODELS = 50_000_000  # parameters up to which a sample takes seconds on one core
 Show = Callable[[dict[str, Any]], None]
 
 
@@ -54,45 +47,66 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             f"Start {plan.layout.world}, or change parallel in the job."
         )
     torch.set_num_threads(1)
-    device = comm.start(plan, worker)
-    directory = Path(comm.from_rank_0(lambda: str(prepare())))
-    (directory / "log").mkdir(parents=True, exist_ok=True)
-    try:
-        pulse = Pulse(directory / "log" / f"rank-{worker.rank}.at")
-        pulse("start", "making the stages")
-        stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank))
-        stage.stop.listen()
-        trainer = Trainer(plan, stage, pulse)
-        metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
-        with contextlib.closing(metrics):
-            _train(plan, trainer, metrics)
-            _close(plan, trainer, metrics, directory)
-    finally:
-        comm.stop()
+    pulse = Pulse()
+    with Watch(plan, worker.rank, pulse, lambda: comm.board(worker)) as watch:
+        try:
+            device, directory = _join(worker, plan, pulse, prepare)
+            watch.joined(directory)
+            pulse("start", "making the stages")
+            stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank, pulse))
+            stage.stop.listen()
+            trainer = Trainer(plan, stage, pulse)
+            metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
+            with contextlib.closing(metrics):
+                watch.started()
+                _train(plan, trainer, metrics, pulse)
+                results.leave(plan, trainer, metrics, directory, watch)
+        finally:
+            with pulse.waiting("all ranks to leave", tuple(range(worker.world))):
+                comm.stop()
     return directory
 
 
-def _train(plan: Plan, trainer: Trainer, metrics: Metrics) -> None:
+def _join(worker: env.Worker, plan: Plan, pulse: Pulse, prepare: Callable[[], Path]) -> tuple[torch.device, Path]:
+    """This rank's device, and the run's directory, which rank 0 prepares, once all ranks are there."""
+    with pulse.waiting("all ranks to join", tuple(range(worker.world))):
+        device = comm.start(plan, worker)
+    pulse("start", "preparing the run directory")
+    with pulse.waiting("rank 0 to prepare the run directory", (0,)) if worker.rank else contextlib.nullcontext():
+        directory = Path(comm.from_rank_0(lambda: str(prepare())))
+    (directory / "log").mkdir(parents=True, exist_ok=True)
+    pulse.write_to(directory / "log" / f"rank-{worker.rank}.at")
+    return device, directory
+
+
+def _train(plan: Plan, trainer: Trainer, metrics: Metrics, pulse: Pulse) -> None:
     """All steps with their evaluations, the batches read ahead."""
     part = _slice(plan, trainer.stage.rank)
     train, held_out = _samples(plan)
     read = partial(train.train_batch, part=part)
     with ahead(read, first=trainer.stage.step, end=plan.train.steps, workers=plan.data.workers) as batches:
-        _steps(plan, trainer, metrics, batches, _validation(held_out, part))
+        _steps(plan, trainer, metrics, pulse, batches, _validation(held_out, part))
 
 
-def _steps(plan: Plan, trainer: Trainer, metrics: Metrics, batches: Iterator[Batch], validation: list[Batch]) -> None:
+def _steps(
+    plan: Plan, trainer: Trainer, metrics: Metrics, pulse: Pulse, batches: Iterator[Batch], validation: list[Batch]
+) -> None:
     """Steps to the last one, or to the one at whose end a signal stops the job."""
     stage = trainer.stage
     if validation:
         metrics.evaluation(0, trainer.evaluate(validation))
-    for step, batch in enumerate(batches, start=stage.step):
+    pace = Pace(pulse)
+    for step in range(stage.step, plan.train.steps):
         if counted := step == _counted_step(plan):
             stage.saved.start(unit.params for unit in stage.units.values())
-        result = trainer.train_step(batch)
+        pace.begin()
+        pulse(f"step {step + 1}", "reading its samples")
+        result = trainer.train_step(next(batches))
         if counted:
             stage.saved.stop()
-        metrics.step(result)
+        pace.end()
+        pulse(f"after step {step + 1}", "writing the metrics")
+        metrics.step(result, _slow(plan, pace, pulse) if (step + 1) % WINDOW == 0 else None)
         if stage.gave_up:
             raise JobError(_why_it_stops(result, stage))
         every = plan.train.evaluate_every
@@ -116,36 +130,14 @@ def _why_it_stops(result: StepResult, stage: TorchStage) -> str:
     return f"step {result.step + 1}: {found}. {remedy}"
 
 
-def _close(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path) -> None:
-    """Gather the measured trace and the weights on rank 0, and write the run's closing files."""
-    stage, traced = trainer.stage, metrics.traced
-    assert traced is not None
-    trainer.note("end", "gathering the trace and the weights")
-    measured = comm.to_rank_0((traced.spans, _memory(stage)))
-    whole = weights.gather(plan, stage)
-    if measured is None or whole is None:
-        return
-    memory = {rank: held for rank, (_, held) in enumerate(measured)}
-    trace = Trace("measured", aligned([spans for spans, _ in measured]), memory)
-    chrome.write(directory / "measured.trace.json.gz", trace)
-    weights.write(directory / "model.safetensors", whole, plan)
-    sample = None if stage.totals.stop else _sample(plan, whole, metrics)
-    summary = metrics.summary(interrupted=stage.totals.stop) | {"sample": sample}
-    (directory / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
-
-
-def _sample(plan: Plan, whole: dict[str, torch.Tensor], metrics: Metrics) -> str | None:
-    """A text that the trained model writes; None where it would be noise, take long or need a tokenizer."""
-    assert metrics.last is not None
-    small = sum(unit.numel for unit in plan.units) <= SAMPLED_MODELS
-    learned = metrics.last.loss < LEARNED * math.log(plan.model.vocabulary)  # a NaN has not
-    if not (learned and small) or plan.data.tokenizer == tokenizers.NONE:
-        return None
-    tokenizer = tokenizers.load(plan.data.tokenizer, Path())
-    prompt = tokenizer.encode(PROMPT).tolist()
-    context = plan.data.sequence_length
-    tokens = generate(plan.model, whole, prompt, context=context, temperature=TEMPERATURE, seed=plan.train.seed)
-    return tokenizer.decode([*prompt, *islice(tokens, SAMPLE_TOKENS)])
+def _slow(plan: Plan, pace: Pace, pulse: Pulse) -> dict[int, float]:
+    """Rank → how many times as long as its peers it needs, of those that are slow; known on rank 0."""
+    seconds = pace.typical()
+    if plan.layout.size("data") == 1:
+        return {}
+    with pulse.waiting("the pace of all ranks", tuple(range(plan.layout.world))):
+        own = comm.to_rank_0(seconds)
+    return slow_ranks(plan, own) if own else {}
 
 
 def _samples(plan: Plan) -> tuple[Samples, Samples | None]:
@@ -172,18 +164,6 @@ def _validation(samples: Samples | None, part: Slice) -> list[Batch]:
     if samples is None:
         return []
     return [samples.validation_batch(i, part) for i in range(samples.num_validation_batches(part.global_batch))]
-
-
-def _memory(stage: TorchStage) -> dict[str, Bytes]:
-    """Category → bytes of this rank's live tensors, and the most that autograd held."""
-    units = stage.units.values()
-    counted = {"activations": Bytes(stage.saved.peak)} if stage.saved.peak else {}
-    return {
-        "parameters": Bytes(sum(unit.params.nbytes for unit in units)),
-        "gradients": Bytes(sum(unit.grads.nbytes for unit in units)),
-        "optimizer": Bytes(sum(tensor.nbytes for tensor in stage.optimizer.tensors())),
-        **counted,
-    }
 
 
 def _status(error: Exception) -> int:

@@ -184,7 +184,7 @@ def test_a_killed_rank_ends_the_job_in_seconds_and_is_named(job, tmp_path):
     status, _, err = _end(process)
     assert time.monotonic() - killed < 15
     assert status == 1
-    assert re.search(r"rank 2 was killed by SIGKILL at (evaluation after )?step \d+ · [0-9A-Z]", err), err
+    assert re.search(r"rank 2 was killed by SIGKILL at (evaluation after )?step \d+(, batch \d+)? · [0-9A-Z]", err), err
 
 
 def test_an_interrupt_ends_the_job_cleanly_at_a_step(job, tmp_path):

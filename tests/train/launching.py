@@ -6,16 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).parent.parent.parent  # this checkout's package, not one that is installed
 
-def run_ranks(script: Path, arguments: list[str], world: int, timeout: float) -> None:
+
+def start_ranks(script: Path, arguments: list[str], world: int) -> list[subprocess.Popen[bytes]]:
+    """The processes, in rank order; rank 0 keeps their store."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
-    # the script's neighbours, and the Headway that these tests lie beside, whatever is installed
-    path = os.pathsep.join([str(script.parent), str(Path(__file__).parents[2])])
-    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    ranks = [
+    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, (script.parent, ROOT)))}
+    return [
         subprocess.Popen(
             [sys.executable, str(script), *arguments],
             env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
@@ -24,6 +25,10 @@ def run_ranks(script: Path, arguments: list[str], world: int, timeout: float) ->
         )
         for rank in range(world)
     ]
+
+
+def run_ranks(script: Path, arguments: list[str], world: int, timeout: float) -> None:
+    ranks = start_ranks(script, arguments, world)
     try:
         outputs = [rank.communicate(timeout=timeout)[0].decode() for rank in ranks]
     finally:
