@@ -99,6 +99,18 @@ def test_planned_parameters_gradients_and_optimizer_are_the_live_tensors(played)
                     assert live[category] == planned[category], f"{name}: {category}"
 
 
+def test_planned_buffers_of_narrow_reductions_are_those_of_all_gradients_that_are_reduced(played):
+    found = {case: played[case.id][0]["planned"] for case in half_precision()}
+    for case, planned in found.items():
+        for held in planned:
+            if not case.reduce_dtype:
+                assert "reductions" not in held, case.id
+            elif case.data > 1:  # as long as a 16-bit parameter
+                assert held["reductions"] == held["parameters"], case.id
+            else:
+                assert held["reductions"] == 260 * 16 * 2, case.id  # the tied embedding alone
+
+
 def test_planned_activations_are_the_bytes_that_autograd_saves(played):
     for name, runs in played.items():
         for each in runs:
