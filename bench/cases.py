@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from headway.plan.build import build
 from headway.plan.job import Data, Job, Optimizer, Parallel, Train
 from headway.plan.plan import Plan
+from headway.units import Dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Case:
     data: int = 1
     chunks: int = 1
     microbatches: int = 4
+    precision: str = "float32"
 
     @property
     def world(self) -> int:
@@ -64,13 +66,18 @@ class Case:
             parallel=parallel,
             data=Data(sequence_length=size.sequence),
             optimizer=Optimizer(lr=3e-4, min_lr=3e-4, warmup_steps=0),
-            train=Train(global_batch=size.microbatch * self.data * self.microbatches, microbatch=size.microbatch),
+            train=Train(
+                global_batch=size.microbatch * self.data * self.microbatches,
+                microbatch=size.microbatch,
+                precision=Dtype(self.precision),
+            ),
         )
         return build(job, name=self.name)
 
 
 CASES = (
     Case("one process", "plain PyTorch loop", 0.97),
+    Case("one process, bfloat16", "plain PyTorch loop, float32 masters", 0.97, precision="bfloat16"),
     Case("data 2", "DistributedDataParallel", 1.0, data=2),
     Case("pipeline 2, 1f1b", "Schedule1F1B", 1.0, pipeline=2, microbatches=8),
     Case("pipeline 2 × chunks 2", "ScheduleInterleaved1F1B", 1.0, pipeline=2, chunks=2, microbatches=8),

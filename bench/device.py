@@ -23,6 +23,7 @@ from torch.multiprocessing.spawn import spawn
 from trainer import machine
 
 REPEATS = 7
+SLOW = 20e9  # FLOP/s below which the largest product is left out: it would take minutes
 SHAPES = ((2048, 2048, 2048), (512, 128, 384), (512, 128, 512), (512, 256, 1024))
 
 
@@ -50,9 +51,11 @@ def device() -> dict[str, float]:
     """FLOP/s, bytes/s and seconds of one thread."""
     torch.set_num_threads(1)
     found = {}
-    for dtype in (torch.float32, torch.float64):
-        for m, k, n in SHAPES:
-            a, b = torch.randn(m, k, dtype=dtype), torch.randn(k, n, dtype=dtype)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        one = torch.randn(256, 256).to(dtype)
+        slow = 2 * 256**3 / seconds(partial(torch.mm, one, one)) < SLOW
+        for m, k, n in SHAPES[1:] if slow else SHAPES:
+            a, b = torch.randn(m, k).to(dtype), torch.randn(k, n).to(dtype)
             name = f"product {str(dtype).removeprefix('torch.')} {m}×{k}×{n} FLOP/s"
             found[name] = 2 * m * k * n / seconds(partial(torch.mm, a, b))
     for size in (2**16, 2**24):

@@ -1,4 +1,4 @@
-"""The peers: the same GPT as ordinary modules, trained by a plain loop, by DDP and by torch's pipeline schedules."""
+"""The peers: the same GPT as ordinary modules, trained by plain loops, by DDP and by torch's pipeline schedules."""
 
 import contextlib
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from headway.data.samples import Batch
 from headway.model.block import Block
 from headway.model.spec import ModelSpec
 from headway.plan.plan import Plan
+from headway.units import Dtype
 
 
 class Peer(Protocol):
@@ -122,7 +123,45 @@ def make(plan: Plan, rank: int, weights: Mapping[str, Tensor] | None = None) -> 
     """The peer of the case that `plan` belongs to, starting from `weights` if there are any."""
     if plan.layout.size("pipeline") > 1:
         return Pipeline(plan, rank, weights)
-    return Loop(plan, weights)
+    return MixedLoop(plan, weights) if plan.train.precision is Dtype.BFLOAT16 else Loop(plan, weights)
+
+
+class MixedLoop:
+    """Gradient accumulation in a plain loop: a bfloat16 model whose gradients add up in float32 master weights'."""
+
+    def __init__(self, plan: Plan, weights: Mapping[str, Tensor] | None) -> None:
+        self.master = GPT(plan.model, sum(plan.blocks, ()))
+        self.master.load(weights)
+        self.model = GPT(plan.model, sum(plan.blocks, ())).bfloat16()
+        self.clip = plan.optimizer.clip
+        self.optimizer = _adamw([self.master], plan)
+        self.pairs = list(zip(self.model.parameters(), self.master.parameters(), strict=True))
+        for _, master in self.pairs:
+            master.grad = torch.zeros_like(master)
+        self._round()
+
+    def train_step(self, batch: Batch) -> float:
+        tokens, targets = torch.from_numpy(batch.tokens), torch.from_numpy(batch.targets)
+        total = torch.zeros(())
+        self.optimizer.zero_grad(set_to_none=False)
+        for x, y in zip(tokens, targets, strict=True):
+            loss = F.cross_entropy(self.model(x).flatten(0, 1).float(), y.flatten()) / len(tokens)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+            for parameter, master in self.pairs:
+                assert parameter.grad is not None
+                assert master.grad is not None
+                master.grad.add_(parameter.grad)
+                parameter.grad = None
+        nn.utils.clip_grad_norm_(self.master.parameters(), self.clip)
+        self.optimizer.step()
+        self._round()
+        return total.item()
+
+    def _round(self) -> None:
+        with torch.no_grad():
+            for parameter, master in self.pairs:
+                parameter.copy_(master)
 
 
 class Loop:

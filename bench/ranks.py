@@ -28,7 +28,7 @@ from headway.train.loop import StepResult, Trainer
 from headway.train.torch_stage import TorchStage
 
 CHECKED = 3  # first steps whose losses must agree; they also warm up
-TOLERANCE = 1e-4
+TOLERANCE = {"float32": 1e-4, "bfloat16": 1e-2}  # of a mean loss near log(vocabulary)
 COMPUTING = {"F": "forward", "B": "backward", "total": "norm", "update": "update"}
 WAITING = {"receive": "wait receive", "send": "wait send", "reduce": "wait reduce", "shared": "wait reduce"}
 
@@ -49,7 +49,7 @@ class Headway:
     def weights(self) -> dict[str, torch.Tensor]:
         """This rank's parameters by global name."""
         units = self.stage.units.values()
-        return {name: view.detach() for unit in units for name, view in unit.named(unit.params).items()}
+        return {name: view.detach() for unit in units for name, view in unit.named(unit.master).items()}
 
 
 def parts(result: StepResult) -> dict[str, float]:
@@ -88,7 +88,7 @@ def compare(case: Case, size: Size, rank: int) -> dict[str, Any]:
     headway = Headway(plan, rank)
     peer = make(plan, rank, headway.weights())
     difference = max(_difference(headway, peer, batch(step)) for step in range(CHECKED))
-    if not difference < TOLERANCE:
+    if not difference < TOLERANCE[case.precision]:
         raise AssertionError(f"{case.name}: the losses of the first {CHECKED} steps differ by {difference}: void")
     seconds: dict[str, list[float]] = {"headway": [], "peer": []}
     steps = {name: count(CHECKED) for name in seconds}

@@ -40,11 +40,19 @@ CONSOLE = Console(width=150)
 def main(*, quick: bool, file: Path | None, wanted: tuple[str, ...]) -> None:
     """Run all cases and print their figures."""
     size = QUICK if quick else FULL
-    chosen = [case for case in CASES if not wanted or any(text in case.name for text in wanted)]
+    chosen = [case for case in CASES if any(text in case.name for text in wanted) or not (wanted or slow(case, quick))]
     figures = {"machine": machine(), "size": asdict(size), "cases": [figure(case, size) for case in chosen]}
     show(figures)
     if file:
         file.write_text(json.dumps(figures, indent=1))
+
+
+def slow(case: Case, quick: bool) -> bool:  # noqa: FBT001 -- main's switch
+    """Whether the case would take many minutes here, and says so: bfloat16 without AMX is left to `--case bfloat16`."""
+    if case.precision == "float32" or quick or "amx_bf16" in env.processor_flags():
+        return False
+    CONSOLE.print(f"[dim]{case.name}: left out, the processor has no AMX (--case bfloat16 asks for it)[/dim]")
+    return True
 
 
 def figure(case: Case, size: Size) -> dict[str, Any]:
@@ -130,7 +138,7 @@ def show(figures: dict[str, Any]) -> None:
         f"\n{at['date']} · {at['processor']}, {at['cores']} cores, load {at['load']:.1f} at the start · "
         f"torch {at['torch']}, Python {at['python']} · commit {at['commit']}\n"
         f"layers {size['layers']}, hidden {size['hidden']}, sequence {size['sequence']}, "
-        f"vocabulary {size['vocabulary']}, micro-batch {size['microbatch']}, float32; "
+        f"vocabulary {size['vocabulary']}, micro-batch {size['microbatch']}, float32 where a case does not say; "
         f"{size['pairs']} pairs of {size['steps']}-step blocks"
     )
     rows = Table(title="Headway over its peer, paired in one run")

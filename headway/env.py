@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from headway.errors import PlanError
 from headway.units import Bytes
@@ -94,6 +95,16 @@ def num_cores() -> int:
 def machine_memory() -> Bytes:
     """Bytes of main memory of this machine."""
     return Bytes(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def processor_flags() -> frozenset[str]:
+    """What this machine's x86 processor can do, in Linux's words (`avx2`, `amx_bf16`); elsewhere nothing is known."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return frozenset()
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(found[1].split()) if found else frozenset()
 
 
 def for_workers() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.env import Worker, expand_hosts, worker
+from headway.env import Worker, expand_hosts, processor_flags, worker
 from headway.errors import PlanError
 
 TORCHRUN = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
@@ -83,3 +83,9 @@ def test_slurms_lists_of_hosts_are_written_out(text, hosts):
 def test_what_is_no_list_of_hosts_is_refused_with_its_text(text):
     with pytest.raises(PlanError, match="as Slurm writes them"):
         expand_hosts(text)
+
+
+def test_the_processors_flags_are_words_and_of_x86_alone():
+    flags = processor_flags()
+    assert all(flag.strip() == flag and " " not in flag for flag in flags)
+    assert not flags or "fpu" in flags

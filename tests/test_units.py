@@ -79,10 +79,13 @@ def test_counts_are_shown_in_decimal_units(value, expected):
     assert show_count(value) == expected
 
 
-@pytest.mark.parametrize(("dtype", "size"), [(Dtype.FLOAT32, 4), (Dtype.FLOAT64, 8)])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(Dtype.FLOAT32, 4), (Dtype.FLOAT64, 8), (Dtype.BFLOAT16, 2), (Dtype.FLOAT16, 2)]
+)
 def test_a_dtype_knows_its_bytes(dtype, size):
     assert dtype.bytes == size
 
 
-def test_every_dtype_has_a_size():
+def test_every_dtype_has_a_size_and_a_wide_type_of_four_bytes_at_least():
     assert all(dtype.bytes > 0 for dtype in Dtype)
+    assert [dtype.wide for dtype in Dtype] == [Dtype.FLOAT32, Dtype.FLOAT64, Dtype.FLOAT32, Dtype.FLOAT32]

@@ -32,7 +32,7 @@ def cost(spec: ModelSpec, block: Block, *, batch: int, sequence: int, dtype: Dty
     fused attention): of every step its input. Dropout keeps nothing: its backward draws the mask again.
     """
     weights = spec.vocabulary * spec.hidden if block.kind == "head" else num_parameters(block.parameters)
-    return _cost(spec, block.kind, weights, batch, sequence, dtype.bytes)
+    return _cost(spec, block.kind, weights, batch, sequence, dtype.bytes, dtype.wide.bytes)
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -47,8 +47,8 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 
 @lru_cache(maxsize=64)  # pure; the players ask it for every operation of every rank
-def _cost(spec: ModelSpec, kind: Kind, weights: int, batch: int, sequence: int, size: int) -> Cost:
-    each = _Pieces(spec, batch, sequence, size)
+def _cost(spec: ModelSpec, kind: Kind, weights: int, batch: int, sequence: int, size: int, wide: int) -> Cost:
+    each = _Pieces(spec, batch, sequence, size, wide)
     match kind:
         case "embedding":
             return total(each.embedding())
@@ -67,12 +67,16 @@ _MASK_BYTES, _MASK_KERNELS = (8 + 2 * 16 + 3 * (16 + 16 + 24) + 2 * 16) // 2 + 4
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The steps that blocks are made of, each as its cost. `size`: bytes of an element."""
+    """The steps that blocks are made of, each as its cost.
+
+    `size`: bytes of an element; `wide`: of one of the loss, of attention's sums and of an RMS norm's scales.
+    """
 
     spec: ModelSpec
     batch: int
     sequence: int
     size: int
+    wide: int
 
     def embedding(self) -> list[Cost]:
         """Rows looked up, and those of the positions added."""
@@ -104,9 +108,11 @@ class _Pieces:
         h, v = self.spec.hidden, self.spec.vocabulary
         norm = self._layer_norm() if self.spec.family == "gpt" else self._rms_norm()
         # log-softmax, which is kept, and the targets' entries of it; the count of kept targets is a scalar
-        loss = self._elements(3 * v, kernels=3, saved=v)
-        targets = Cost(Flops(0), Bytes(0), 0, Bytes(8 * self.batch * self.sequence + self.size))
-        return [norm, self._product(h, v), loss, targets]
+        tokens = self.batch * self.sequence
+        loss = Cost(Flops(0), Bytes(tokens * 3 * v * self.wide), 3, Bytes(tokens * v * self.wide))
+        widened = [Cost(Flops(0), Bytes(tokens * v * (self.size + self.wide)), 1, Bytes(0))] * (self.wide > self.size)
+        targets = Cost(Flops(0), Bytes(0), 0, Bytes(8 * tokens + self.wide))
+        return [norm, self._product(h, v), *widened, loss, targets]
 
     def weights(self, numel: int) -> Cost:
         """Parameters, read once."""
@@ -117,7 +123,8 @@ class _Pieces:
         flops = Flops(4 * b * s * s * h)
         if not self.spec.attention_dropout:
             # queries, keys and values are one tensor; the output is kept by the projection that follows
-            return [replace(self._elements(2 * h + 2 * keys, kernels=1, saved=h + 2 * keys + n), flops=flops)]
+            fused = self._elements(2 * h + 2 * keys, kernels=1, saved=h + 2 * keys)
+            return [replace(fused, flops=flops), self._wide(n)]
         # explicit: two products, scale, causal mask, softmax, which is kept, and dropout; copies of queries and output
         scores = self._elements(8 * n * s + 6 * h + 2 * keys, kernels=8, saved=h + 2 * keys + n * s)
         return [replace(scores, flops=flops), *self._dropout(b * n * s * s, self.spec.attention_dropout)]
@@ -127,10 +134,15 @@ class _Pieces:
         return [Cost(Flops(0), Bytes(traffic), _MASK_KERNELS + 2, Bytes(0))] if rate else []
 
     def _layer_norm(self) -> Cost:
-        return self._elements(2 * self.spec.hidden, kernels=1, saved=self.spec.hidden + 2)  # mean and deviation
+        # mean and deviation; a CPU keeps them in the input's type, CUDA 16-bit ones in float32: 8 bytes a token
+        return self._elements(2 * self.spec.hidden, kernels=1, saved=self.spec.hidden + 2)
 
     def _rms_norm(self) -> Cost:
-        return self._elements(7 * self.spec.hidden, kernels=6, saved=self.spec.hidden + 1)
+        return total([self._elements(7 * self.spec.hidden, kernels=6, saved=self.spec.hidden), self._wide(1)])
+
+    def _wide(self, saved: int) -> Cost:
+        """`saved` numbers of each token kept in the wide type."""
+        return Cost(Flops(0), Bytes(0), 0, Bytes(self.batch * self.sequence * saved * self.wide))
 
     def _product(self, n: int, m: int) -> Cost:
         """Each token's n elements times an n × m matrix: reads n, writes m, keeps n."""

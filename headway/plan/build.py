@@ -13,6 +13,7 @@ from headway.model import spec as models
 from headway.model.spec import ModelSpec
 from headway.placement import zero
 from headway.plan import read
+from headway.plan.dtypes import dtypes
 from headway.plan.job import Checkpoint, Job, Offload, Parallel, Train
 from headway.plan.plan import Plan
 from headway.plan.rows import rows as compute_rows
@@ -20,6 +21,7 @@ from headway.plan.stages import split
 from headway.schedule import families, passes
 from headway.schedule.check import check
 from headway.schedule.schedule import Schedule
+from headway.units import Dtype
 
 MAX_MICROBATCHES = 16384
 MAX_WORKERS = 64
@@ -40,7 +42,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
     """The plan of a job; files that it names are relative to `folder`. Raises PlanError with what would work."""
     parallel = _refuse_what_is_not_built(job)
     model, cluster = _model(job.model), _cluster(job.cluster, folder)
-    _check_sizes(job, model)
+    _check_sizes(job, model, cluster)
     place = layout(tensor=parallel.tensor, data=parallel.data, pipeline=parallel.pipeline)
     if place.world > cluster.num_devices:
         raise PlanError(
@@ -96,7 +98,7 @@ def _num_microbatches(job: Job, parallel: Parallel) -> int:
     return batch // one
 
 
-def _check_sizes(job: Job, model: ModelSpec) -> None:
+def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
     train, data, optimizer = job.train, job.data, job.optimizer
     parallel = job.parallel
     assert isinstance(parallel, Parallel)
@@ -110,6 +112,7 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
         "train.microbatch": train.microbatch,
         "data.sequence_length": data.sequence_length,
         "train.hang_after": train.hang_after,
+        "train.loss_scale_window": train.loss_scale_window,
     }
     for key, value in positive.items():
         if value < 1:
@@ -144,7 +147,7 @@ def _check_sizes(job: Job, model: ModelSpec) -> None:
             f"Use at most {model.positions}, or set model.positions."
         )
     _check_tokenizer(data.tokenizer, model)
-    _check_dtypes(train)
+    _check_dtypes(train, cluster)
 
 
 def _check_rates(job: Job) -> None:
@@ -168,17 +171,35 @@ def _check_tokenizer(name: str, model: ModelSpec) -> None:
         )
 
 
-def _check_dtypes(train: Train) -> None:
-    if train.reduce_dtype.bytes < train.precision.bytes:
+def _check_dtypes(train: Train, cluster: Cluster) -> None:
+    _check_loss_scale(train)
+    types = dtypes(train)
+    accepted = dict.fromkeys((types.grads, types.params))  # the gradients' own type, or the parameters'
+    if types.reduced not in accepted:
+        problem = "would round" if types.reduced.bytes < types.grads.bytes else "adds nothing to"
         raise PlanError(
-            f"train.reduce_dtype {train.reduce_dtype} would round the {train.precision} gradients. "
-            f"Use train.reduce_dtype {train.precision}."
+            f"train.reduce_dtype {types.reduced} {problem} the {types.grads} gradients of train.precision "
+            f"{types.params}. Use train.reduce_dtype {' or '.join(accepted)}."
         )
-    if train.reduce_dtype != train.precision:
+    device = cluster.device
+    for key, rates in (("peak", device.peak), ("matmul", device.matmul)):
+        if train.precision not in rates:
+            raise PlanError(
+                f"{cluster.name} has no rate for train.precision {train.precision}: its device.{key} knows "
+                f"{', '.join(rates)}. Add device.{key}.{train.precision}, or train in one of those."
+            )
+
+
+def _check_loss_scale(train: Train) -> None:
+    if train.loss_scale == "dynamic":
+        return
+    if train.precision is not Dtype.FLOAT16:
         raise PlanError(
-            f"train.reduce_dtype {train.reduce_dtype} for {train.precision} gradients is not built yet. "
-            f"Use train.reduce_dtype {train.precision}."
+            f"train.loss_scale {train.loss_scale:g} is for train.precision float16: gradients in {train.precision} do "
+            f"not underflow. Leave it out."
         )
+    if not 0 < train.loss_scale < float("inf"):
+        raise PlanError(f"train.loss_scale must be above 0 and finite, got {train.loss_scale:g}. Use 1024, or dynamic.")
 
 
 def _refuse_what_is_not_built(job: Job) -> Parallel:

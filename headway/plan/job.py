@@ -79,13 +79,18 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train:
-    """How long and how large: `global_batch` and `microbatch` count sequences."""
+    """How long and how large: `global_batch` and `microbatch` count sequences.
+
+    `loss_scale` is for float16; a dynamic one doubles after `loss_scale_window` steps without overflow.
+    """
 
     steps: int = 200
     global_batch: int = 32
     microbatch: int = 4
     precision: Dtype = Dtype.FLOAT32
     reduce_dtype: Dtype = Dtype.FLOAT32
+    loss_scale: float | Literal["dynamic"] = "dynamic"
+    loss_scale_window: int = 1000
     seed: int = 0
     evaluate_every: int = 50
     hang_after: int = 300

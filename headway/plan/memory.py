@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from headway.model.spec import ModelSpec
 from headway.model.unit import Unit
 from headway.placement import Placement, State
+from headway.plan.dtypes import Dtypes, dtypes
 from headway.plan.plan import Plan
 from headway.units import Bytes, Dtype
 
@@ -45,6 +46,17 @@ def single(dtype: Dtype) -> Recipe:
     return Recipe(dtype.bytes, dtype.bytes, 2 * dtype.bytes)
 
 
+def recipe(types: Dtypes) -> Recipe:
+    """What a job's table of types makes of AdamW: master weights, where there are any, and two moments.
+
+    >>> from headway.plan.job import Train
+    >>> recipe(dtypes(Train(precision=Dtype.BFLOAT16))) == MIXED_FLOAT32_GRADIENTS
+    True
+    """
+    master = types.master.bytes if types.master else 0
+    return Recipe(types.params.bytes, types.grads.bytes, master + 2 * types.moments.bytes)
+
+
 def placed(numel: int, recipe: Recipe, placement: Placement, data: int) -> dict[str, Bytes]:
     """Category → bytes that one rank of `data` holds of `numel` parameters: ZeRO's table (Rajbhandari et al. 2020, §5).
 
@@ -71,12 +83,11 @@ def states(plan: Plan, rank: int) -> dict[str, Bytes]:
 def states_of(plan: Plan, units: Iterable[Unit]) -> dict[str, Bytes]:
     """Category → bytes of `units` on a rank that holds them.
 
-    The recipe: parameters and gradients in `train.precision`; two moments of AdamW in it too, and its float32 step
-    counter, one for each of a unit's slices (decayed or not).
+    The recipe of `train.precision`, and AdamW's float32 step counter, one for each of a unit's slices (decayed or not).
     """
     found = {"parameters": 0, "gradients": 0, "optimizer": 0}
     for unit in units:
-        each = placed(unit.numel, single(plan.train.precision), plan.placement, plan.layout.size("data"))
+        each = placed(unit.numel, recipe(dtypes(plan.train)), plan.placement, plan.layout.size("data"))
         for kind, size in each.items():
             found[kind] += size
         found["optimizer"] += 4 * ((unit.num_decayed > 0) + (unit.num_decayed < unit.numel))

@@ -142,7 +142,7 @@ def _wanted(error: ErrorDetails) -> str:
     return _YAML_WORDS.get(said, said)
 
 
-_BRANCH = re.compile(r"[A-Z]\w*|str|int|literal\[.*\]|dict\[.*\]|tuple\[.*\]|function-.*")
+_BRANCH = re.compile(r"[A-Z]\w*|str|int|float|literal\[.*\]|dict\[.*\]|tuple\[.*\]|function-.*")
 _YAML_WORDS = {
     "an object": "a mapping",
     "a valid dictionary": "a mapping",

@@ -1,11 +1,12 @@
 """Work: what one operation of one rank does: FLOPs, traffic, bytes to whom, memory taken and given back."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headway.model.block import Block
 from headway.model.cost import Cost, cost, total
 from headway.model.unit import Unit
+from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import UPDATE, Operation, Program
@@ -46,9 +47,7 @@ def work(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
         case Kind.SEND_F | Kind.SEND_B | Kind.RECV_F | Kind.RECV_B:
             return _message(plan, rank, action)
         case Kind.REDUCE_GRAD:
-            unit = next(unit for unit in plan.units if unit.name == operation.part)
-            size = Bytes(unit.numel * plan.train.reduce_dtype.bytes)
-            return _collective(plan.group(rank, unit), size)
+            return _reduction(plan, rank, next(unit for unit in plan.units if unit.name == operation.part))
         case Kind.BEGIN:
             return _collective(plan.layout.group(rank, "data"), COUNT_BYTES)
         case Kind.STEP:
@@ -126,16 +125,31 @@ def _message(plan: Plan, rank: int, action: Action) -> Work:
     return Work(edge=edge(other, rank), group=(other, rank), bytes=size, takes={"messages": size})
 
 
+def _reduction(plan: Plan, rank: int, unit: Unit) -> Work:
+    """A unit's gradients summed; in a narrower type they are cast into a buffer, and back when the total needs them."""
+    types = dtypes(plan.train)
+    done = _collective(plan.group(rank, unit), Bytes(unit.numel * types.reduced.bytes))
+    if types.reduced == types.grads or not done.edge:
+        return done
+    traffic = Bytes(2 * unit.numel * (types.grads.bytes + types.reduced.bytes))
+    return replace(done, traffic=traffic, kernels=2, takes={"reductions": done.bytes})
+
+
 def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
     held = plan.units_of_rank(rank) if program.trains else ()
+    numel, types = sum(unit.numel for unit in held), dtypes(plan.train)
     if part == UPDATE:
-        # AdamW reads parameter, gradient and both moments, and writes all but the gradient
-        traffic = 7 * sum(unit.numel for unit in held) * plan.train.precision.bytes
-        return Work(traffic=Bytes(traffic), kernels=2 * len(held))
+        # AdamW reads weight, gradient and both moments, and writes all but the gradient; a master is then rounded
+        updated = types.master or types.params
+        moved = 2 * updated.bytes + types.grads.bytes + 4 * types.moments.bytes
+        rounded = updated.bytes + types.params.bytes if types.master else 0
+        return Work(traffic=Bytes(numel * (moved + rounded)), kernels=(3 if types.master else 2) * len(held))
     # each data rank squares its share of the gradients
-    traffic = sum(unit.numel for unit in held) * plan.train.precision.bytes // plan.layout.size("data")
+    traffic = numel * types.grads.bytes // plan.layout.size("data")
     every = _collective(tuple(range(plan.layout.world)), TOTAL_BYTES)
-    return Work(traffic=Bytes(traffic), kernels=len(held), edge=every.edge, group=every.group, bytes=every.bytes)
+    buffers = sum(_reduction(plan, rank, unit).takes.get("reductions", 0) for unit in held)
+    gives = {"reductions": Bytes(buffers)} if buffers else {}
+    return replace(every, traffic=Bytes(traffic), kernels=len(held), gives=gives)
 
 
 def _collective(ranks: tuple[int, ...], size: Bytes) -> Work:

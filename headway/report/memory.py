@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from headway.cluster.spec import Cluster
 from headway.layout import Axis
-from headway.plan.memory import single
+from headway.plan import memory
+from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.trace import Trace
 from headway.units import Bytes, show_bytes
@@ -63,7 +64,11 @@ def fullest(trace: Trace, cluster: Cluster) -> Place:
 
 def recipe(plan: Plan) -> str:
     """Bytes that a parameter costs: `4 parameter + 4 gradient + …`."""
-    return f"Bytes a parameter in {plan.train.precision}: {single(plan.train.precision)} (AdamW: two moments)."
+    types = dtypes(plan.train)
+    kept = f"{types.master} weights and two moments" if types.master else "two moments"
+    grads = f", gradients added up in {types.grads}" if types.grads != types.params else ""
+    reduced = f" and reduced in {types.reduced}" if types.reduced != types.grads else ""
+    return f"Bytes a parameter in {types.params}: {memory.recipe(types)} (AdamW: {kept}{grads}{reduced})."
 
 
 def misfit(plan: Plan, trace: Trace, place: Place) -> str:

@@ -15,7 +15,7 @@ from headway.data.samples import IGNORE
 from headway.model.block import Block
 from headway.model.spec import ModelSpec
 from headway.train.dropout import Draw, dropout
-from headway.train.functions import EPSILON, dropped_attention, rms_norm, rotate_, swiglu
+from headway.train.functions import EPSILON, dropped_attention, rms_norm, rotate_, swiglu, wide
 
 Leaves = Mapping[str, Tensor]
 
@@ -71,11 +71,15 @@ def attention(spec: ModelSpec, name: str, qkv: Tensor, draw: Draw | None) -> Ten
 
 
 def head(p: Leaves, x: Tensor, targets: Tensor | None) -> Tensor:
-    """Final norm and vocabulary projection; the loss is summed over targets that are not IGNORE."""
+    """Final norm and vocabulary projection; the loss is summed over targets that are not IGNORE.
+
+    The loss of 16-bit logits is computed in float32.
+    """
     logits = F.linear(_norm(p, "norm", x), p["output"] if "output" in p else p["tokens"])
     if targets is None:
         return logits
-    loss: Tensor = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+    logits = wide(logits).flatten(0, 1)
+    loss: Tensor = F.cross_entropy(logits, targets.flatten(), ignore_index=IGNORE, reduction="sum")
     return loss
 
 

@@ -9,6 +9,7 @@ TAGS = {
     "validation_loss": "loss/validation",
     "grad_norm": "optimizer/gradient_norm",
     "learning_rate": "optimizer/learning_rate",
+    "loss_scale": "optimizer/loss_scale",
     "tokens_per_second": "speed/tokens_per_second",
     "mfu": "speed/mfu",
     "seconds": "step_seconds/measured",

@@ -3,7 +3,7 @@
 import datetime
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -29,13 +29,17 @@ class PeerLostError(JobError):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A handle of a message or collective. Its tensor belongs to it until `wait` returns."""
+    """A handle of a message or collective. Its tensor belongs to it until `wait` returns.
+
+    `cast`: what is sent in place of a tensor of another type, and that tensor.
+    """
 
     edge: str
     bytes: Bytes
     pending: dist.Work | None  # None where there is nobody to talk to
     pulse: Pulse
     awaited: Awaited
+    cast: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def wait(self) -> None:
         """Return when it has finished; PeerLostError if it cannot."""
@@ -46,6 +50,9 @@ class Transfer:
             except RuntimeError as error:
                 raise PeerLostError(f"{self.edge} failed: {_first_line(error)}") from error
             self.pulse.wait(None)
+        if self.cast is not None:
+            sent, tensor = self.cast
+            tensor.copy_(sent)
 
 
 class Comm:
@@ -77,12 +84,14 @@ class Comm:
         call = _guarded(lambda: dist.irecv(tensor, source, group=group, tag=tag))
         return self._transfer(edge(source, self.rank), tensor, call, (source,))
 
-    def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
-        """Sum `tensor` in place over `ranks`; nothing is sent if this is the only one."""
+    def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...], dtype: torch.dtype | None = None) -> Transfer:
+        """Sum `tensor` in place over `ranks`, as `dtype` if one is given; nothing is sent if this is the only one."""
         if len(ranks) == 1:
             return Transfer("", Bytes(0), None, self.pulse, ("", ()))
-        call = _guarded(lambda: dist.all_reduce(tensor, group=self._groups[ranks], async_op=True))
-        return self._transfer(group_edge(ranks), tensor, call, ranks)
+        sent = tensor.to(dtype or tensor.dtype)  # the tensor itself where it is of that type
+        call = _guarded(lambda: dist.all_reduce(sent, group=self._groups[ranks], async_op=True))
+        handle = self._transfer(group_edge(ranks), sent, call, ranks)
+        return handle if sent is tensor else replace(handle, cast=(sent, tensor))
 
     def _transfer(self, where: str, tensor: torch.Tensor, call: dist.Work | None, ranks: tuple[int, ...]) -> Transfer:
         """The handle of the operation that the rank is at."""
@@ -145,6 +154,13 @@ def to_rank_0(value: object) -> list[Any] | None:
     box: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
     _guarded(lambda: dist.gather_object(value, box, dst=0))
     return box
+
+
+def least(value: int, device: torch.device) -> int:
+    """The smallest of all ranks' values, on every rank."""
+    found = torch.tensor(value, device=device)
+    _guarded(lambda: dist.all_reduce(found, op=dist.ReduceOp.MIN))
+    return int(found)
 
 
 def move_to_rank_0(tensor: torch.Tensor, owner: int) -> torch.Tensor | None:

@@ -19,20 +19,21 @@ class _Turning(Context, Protocol):
 
 
 class _RmsNorm(torch.autograd.Function):
-    """Keeps its input and one number for each token."""
+    """Keeps its input and one number for each token, in float32 where the input is narrower."""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor) -> Tensor:
-        scale = (x.square().mean(-1, keepdim=True) + EPSILON).rsqrt()
+        scale = (wide(x).square().mean(-1, keepdim=True) + EPSILON).rsqrt()
         ctx.save_for_backward(x, weight, scale)
-        return x * scale * weight
+        return (x * scale * weight).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, Tensor]:
         x, weight, scale = ctx.saved_tensors
-        normal, weighted = x * scale, gradient * weight
+        normal, weighted = x * scale, gradient * weight  # of 16-bit inputs, `normal` and all that follows is float32
         inner = (weighted * normal).mean(-1, keepdim=True)
-        return scale * (weighted - normal * inner), (gradient * normal).flatten(0, -2).sum(0)
+        of_x, of_weight = scale * (weighted - normal * inner), (gradient * normal).flatten(0, -2).sum(0)
+        return of_x.to(x.dtype), of_weight.to(weight.dtype)
 
 
 class _Rotate(torch.autograd.Function):
@@ -93,6 +94,11 @@ class _DroppedAttention(torch.autograd.Function):
         inner = (of_probabilities * probabilities).sum(-1, keepdim=True)
         of_scores = _grouped(probabilities * (of_probabilities - inner) * d**-0.5, k)
         return (of_scores @ k).view(b, n, s, d), of_scores.mT @ _grouped(q, k), of_v, None, None
+
+
+def wide(x: Tensor) -> Tensor:
+    """`x` itself, in float32 where it is of a 16-bit type: for sums."""
+    return x.float() if x.element_size() == 2 else x
 
 
 # x [..., h] over the root of its mean square, times weight [h] (Zhang and Sennrich 2019)

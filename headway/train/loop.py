@@ -30,6 +30,7 @@ class StepResult:
     tokens: int
     seconds: Seconds
     spans: tuple[Span, ...]
+    loss_scale: float = 1.0  # that this step's gradients were made with
 
 
 class Note(Protocol):
@@ -52,6 +53,7 @@ class Trainer:
     def train_step(self, batch: Batch) -> StepResult:
         """One step on this data rank's batch: forward, backward, reduction, norm, update."""
         stage, step, start = self.stage, self.stage.step, self.clock()
+        scale = stage.scale.value
         stage.load(*self._tensors(batch))
         stage.rate = learning_rate(self.plan.optimizer, step, self.plan.train.steps)
         spans = self._play(self._row, f"step {step + 1}")
@@ -67,6 +69,7 @@ class Trainer:
             int(totals.tokens),
             Seconds(self.clock() - start),
             spans,
+            scale,
         )
 
     def evaluate(self, batches: list[Batch]) -> float:

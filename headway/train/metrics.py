@@ -13,6 +13,7 @@ from headway.plan.plan import Plan
 from headway.plan.work import model_flops_per_token
 from headway.train.board import board
 from headway.train.loop import StepResult
+from headway.units import Dtype
 
 WARM_UP = 3  # steps that the median of the measured step leaves out
 
@@ -34,6 +35,7 @@ class Metrics:
         self._validation: list[float] = []
         self._file = (directory / "metrics.jsonl").open("w") if rank == 0 else None
         self._board = board(directory / "tensorboard") if rank == 0 else None
+        self._scaled = plan.train.precision is Dtype.FLOAT16
         self._flops = model_flops_per_token(plan)
         self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
         self._predicted = chrome.read(directory / "predicted.trace.json.gz").makespan if rank == 0 else None
@@ -54,6 +56,7 @@ class Metrics:
                 "loss": _finite(result.loss),
                 "grad_norm": _finite(result.grad_norm),
                 "learning_rate": result.learning_rate,
+                **({"loss_scale": result.loss_scale} if self._scaled else {}),
                 "tokens_per_second": rate,
                 "mfu": rate * self._flops / self._peak,
                 "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -10,15 +10,19 @@ from headway.train.flat import FlatUnit
 
 
 class AdamW:
-    """torch's fused AdamW on the slices of the units' flat buffers: few tensors, whatever the number of layers."""
+    """torch's fused AdamW on the slices of the units' flat buffers: few tensors, whatever the number of layers.
+
+    It updates the master weights, from which the parameters are rounded where they are of another type.
+    """
 
     def __init__(self, units: Sequence[FlatUnit], settings: Optimizer) -> None:
+        self._units = units
         groups: list[dict[str, object]] = []
         for decay in (True, False):
             slices = [(u, part) for u in units for part, decayed in u.slices() if decayed is decay]
             tensors = []
             for unit, part in slices:
-                tensor = unit.params[part].requires_grad_()
+                tensor = unit.master[part].requires_grad_()
                 tensor.grad = unit.grads[part]
                 tensors.append(tensor)
             if tensors:
@@ -32,7 +36,11 @@ class AdamW:
         for group in self._adamw.param_groups:
             group["lr"] = rate
         self._adamw.step()
+        for unit in self._units:
+            unit.round()
 
     def tensors(self) -> list[Tensor]:
-        """The live state: both moments and the step counter of each slice."""
-        return [value for state in self._adamw.state.values() for value in state.values() if isinstance(value, Tensor)]
+        """The live state: both moments and the step counter of each slice, and master weights of their own."""
+        states = [value for state in self._adamw.state.values() for value in state.values()]
+        masters = [unit.master for unit in self._units if unit.master is not unit.params]
+        return [value for value in (*states, *masters) if isinstance(value, Tensor)]

@@ -10,15 +10,17 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from headway.data.samples import IGNORE
 from headway.model.block import SHARED, Block
+from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.plan.work import TOTALS
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import Program
 from headway.train import blocks
-from headway.train.comm import Comm, Transfer
+from headway.train.comm import Comm, Transfer, least
 from headway.train.dropout import Draw
 from headway.train.endings import Stop
 from headway.train.flat import FlatUnit
+from headway.train.loss_scale import after, first
 from headway.train.optimizer import AdamW
 from headway.train.saved import Place, SavedBytes
 
@@ -51,8 +53,10 @@ class TorchStage:
 
     def __init__(self, plan: Plan, program: Program, rank: int, device: torch.device, comm: Comm) -> None:
         self.plan, self.program, self.rank, self.device, self.comm = plan, program, rank, device, comm
-        self.dtype = getattr(torch, plan.train.precision)
-        self.units = {unit.name: FlatUnit(unit, self.dtype, device) for unit in plan.units_of_rank(rank)}
+        types = dtypes(plan.train)
+        self.dtype, self.wide, self._reduced = (getattr(torch, t) for t in (types.params, types.grads, types.reduced))
+        held = plan.units_of_rank(rank)
+        self.units = {unit.name: FlatUnit(unit, self.dtype, device, wide=self.wide) for unit in held}
         for unit in self.units.values():
             unit.initialise(plan.model, plan.train.seed)
         self.optimizer = AdamW(list(self.units.values()), plan.optimizer)
@@ -60,6 +64,8 @@ class TorchStage:
         self.stop = Stop()
         self.totals = Totals(0.0, 0.0, stop=False, tokens=0.0)
         self.norm = 0.0
+        self.scale = first(plan.train)
+        self.gave_up = False  # whether the last step's totals end the job
         self.step = 0
         self.rate = 0.0  # the learning rate of this step; the loop sets it
         coord = plan.layout.coord(rank)
@@ -173,8 +179,8 @@ class TorchStage:
         return self.comm.receive(tensor, self._rank_of(source), tag, forward=forward)
 
     def reduce(self, unit: str) -> Transfer:
-        """Start summing a unit's flat gradients, in place and without a copy."""
-        return self.comm.all_reduce(self.units[unit].grads, self._sharers[unit])
+        """Start summing a unit's flat gradients, in place; in a copy where they are reduced in another type."""
+        return self.comm.all_reduce(self.units[unit].grads, self._sharers[unit], self._reduced)
 
     def total(self) -> Transfer:
         """Start the packed sum over all ranks; `read_totals` reads it."""
@@ -187,16 +193,30 @@ class TorchStage:
         return self.comm.all_reduce(self._packed, self._world)
 
     def update(self) -> None:
-        """Clip by the global norm and step the optimizer; leave everything as it is if the totals are not finite."""
-        totals = self.read_totals()
-        self.norm = totals.squared_norm**0.5
-        if totals.finite:
-            clip = self.plan.optimizer.clip
-            if clip and self.norm > clip:
+        """Clip by the global norm and step the optimizer; leave the weights alone if the totals are not finite."""
+        totals, scale, clip = self.read_totals(), self.scale, self.plan.optimizer.clip
+        self.norm = totals.squared_norm**0.5 / scale.value
+        if totals.finite:  # with the loss scale still in the gradients
+            # torch's clip_grad_norm_ guards with 1e-6 as well
+            clipped = clip / (self.norm + 1e-6) if clip and self.norm > clip else 1.0
+            if (factor := clipped / scale.value) != 1.0:
                 for unit in self.units.values():
-                    unit.grads.mul_(clip / (self.norm + 1e-6))  # torch's clip_grad_norm_ guards with 1e-6 as well
+                    unit.grads.mul_(factor)
             self.optimizer.step(self.rate)
+        stops = scale.exhausted if scale.dynamic else self.plan.train.on_nonfinite == "stop"
+        self.gave_up = stops and not totals.finite
+        self.scale = after(scale, overflowed=not totals.finite)
         self.step += 1
+
+    def first_nonfinite(self) -> str:
+        """The first unit in the order of the backward with a gradient that is not finite on some rank; every rank asks.
+
+        Empty if there is none.
+        """
+        order = [unit.name for unit in reversed(self.plan.units) if unit.blocks]
+        order += [unit.name for unit in self.plan.units if not unit.blocks]  # complete when the others are
+        mine = [order.index(name) for name, unit in self.units.items() if not unit.grads.isfinite().all()]
+        return [*order, ""][least(min(mine, default=len(order)), self.device)]
 
     def read_totals(self) -> Totals:
         """The sums of the last `total`, once it has finished."""
@@ -209,7 +229,7 @@ class TorchStage:
         if place in self._box.gradients:
             return self._box.gradients.pop(place)
         assert place[0] == self._last
-        return (1.0 / self._count.clamp(min=1.0)).to(self.dtype)
+        return (self.scale.value / self._count.clamp(min=1.0)).to(self.wide)
 
     def _squared_norm(self) -> Tensor:
         """This rank's part of the squared norm: each parameter once, cut over the data axis."""

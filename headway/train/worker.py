@@ -25,7 +25,7 @@ from headway.plan import plan as plans
 from headway.plan.plan import Plan
 from headway.train import comm, results
 from headway.train.endings import end_with
-from headway.train.loop import Trainer
+from headway.train.loop import StepResult, Trainer
 from headway.train.metrics import Metrics
 from headway.train.pulse import Pulse
 from headway.train.slow import WINDOW, Pace, slow_ranks
@@ -105,17 +105,27 @@ def _train(
         pace.end()
         pulse(f"after step {step + 1}", "writing the metrics")
         metrics.step(result, _slow(plan, pace, pulse) if (step + 1) % WINDOW == 0 else None)
-        if not result.finite and plan.train.on_nonfinite == "stop":
-            raise JobError(
-                f"step {step + 1}: the loss is {result.loss} and the gradient norm {result.grad_norm}; no rank updated "
-                f"its weights. Lower optimizer.lr, or set train.on_nonfinite: skip to leave such steps out."
-            )
+        if stage.gave_up:
+            raise JobError(_why_it_stops(result, stage))
         every = plan.train.evaluate_every
         last = result.stop or step + 1 == plan.train.steps
         if validation and not result.stop and (last or (every and (step + 1) % every == 0)):
             metrics.evaluation(step + 1, trainer.evaluate(validation))
         if last or stage.totals.stop:
             break
+
+
+def _why_it_stops(result: StepResult, stage: TorchStage) -> str:
+    first = stage.first_nonfinite()
+    where = f", first (from the loss back) in unit {first}" if first else ""
+    found = f"the loss is {result.loss} and the gradient norm {result.grad_norm}{where}; no rank updated its weights"
+    if stage.scale.dynamic:
+        return (
+            f"step {result.step + 1}: float16 overflows at a loss scale of {result.loss_scale:g}, its floor: {found}. "
+            f"Lower optimizer.lr, or use train.precision bfloat16."
+        )
+    remedy = "Lower optimizer.lr, or set train.on_nonfinite: skip to leave such steps out."
+    return f"step {result.step + 1}: {found}. {remedy}"
 
 
 def _slow(plan: Plan, pace: Pace, pulse: Pulse) -> dict[int, float]:

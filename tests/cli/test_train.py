@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway import chrome
+from headway.cli.main import main
 
 pytestmark = pytest.mark.dist
 JOB = """
@@ -117,9 +118,10 @@ def test_a_run_leaves_its_files_and_equal_bytes_predicted_and_measured(job, tmp_
     assert measured.rows() == predicted.rows()
 
 
-def test_a_llama_with_dropout_trains_with_equal_bytes_predicted_and_measured(job):
+def test_a_llama_with_dropout_trains_in_bfloat16_with_equal_bytes_predicted_and_measured(job, capsys):
     fields = {"family": "llama", "heads": 4, "key_value_heads": 2, "hidden_dropout": 0.1, "attention_dropout": 0.1}
     settings = [word for key, value in fields.items() for word in ("--set", f"model.{key}={value}")]
+    settings += ["--set", "train.precision=bfloat16", "--set", "train.reduce_dtype=bfloat16"]
     status, out, err = _end(_start(job(10), "--json", *settings))
     assert status == 0, err
     summary = json.loads(out)
@@ -130,6 +132,11 @@ def test_a_llama_with_dropout_trains_with_equal_bytes_predicted_and_measured(job
     predicted, measured = (chrome.read(run / f"{name}.trace.json.gz") for name in ("predicted", "measured"))
     for rank, held in measured.memory.items():
         assert held.items() <= predicted.memory[rank].items()
+    weights = (run / "model.safetensors").read_bytes()
+    header = json.loads(weights[8 : 8 + int.from_bytes(weights[:8], "little")])
+    assert {each["dtype"] for name, each in header.items() if name != "__metadata__"} == {"BF16"}
+    assert main(["generate", str(run), "--prompt", "the ", "--tokens", "5", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["tokens"]) > 0
 
 
 def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_path):

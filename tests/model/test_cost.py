@@ -118,5 +118,19 @@ def test_costs_grow_in_step_with_the_batch(spec, kind):
 
 @both
 def test_wider_elements_double_what_a_layer_keeps_and_change_no_flops(spec):
-    single, double = (_cost(spec, blocks(spec)[1], dtype=dtype) for dtype in Dtype)
+    single, double = (_cost(spec, blocks(spec)[1], dtype=dtype) for dtype in (Dtype.FLOAT32, Dtype.FLOAT64))
     assert (double.saved, double.flops) == (2 * single.saved, single.flops)
+
+
+@both
+def test_16_bit_elements_halve_what_is_kept_but_sums_scales_and_the_loss_stay_in_float32(spec):
+    """A head's log-softmax and count, each layer's log-sum-exp of a head and an RMS norm's scale."""
+    tokens = 2 * 32
+    norm = 1 if spec.family == "llama" else 0
+    wide = {"layer": spec.heads + 2 * norm, "head": spec.vocabulary + norm}
+    for block in blocks(spec)[1:]:
+        single, half = (_cost(spec, block, dtype=dtype) for dtype in (Dtype.FLOAT32, Dtype.BFLOAT16))
+        stays = 4 * tokens * wide[block.kind] + ((8 * tokens + 4) if block.kind == "head" else 0)
+        assert half.saved - stays == (single.saved - stays) // 2, block.name
+        assert half.flops == single.flops
+    assert _cost(spec, blocks(spec)[1], dtype=Dtype.FLOAT16) == _cost(spec, blocks(spec)[1], dtype=Dtype.BFLOAT16)

@@ -66,6 +66,17 @@ def test_double_precision_doubles_everything_but_the_step_counters(plan_of):
     assert two["optimizer"] == 2 * two["parameters"] + counters
 
 
+def test_16_bit_training_is_eighteen_bytes_a_parameter_on_each_rank(plan_of):
+    parallel = {"pipeline": 2, "data": 2, "unit_bytes": 1}
+    for precision in ("bfloat16", "float16"):
+        plan = plan_of(parallel=parallel, train={"precision": precision})
+        for rank in range(4):
+            units = plan.units_of_rank(rank)
+            numel, slices = sum(u.numel for u in units), sum(len({p.decayed for p in u.parameters}) for u in units)
+            held = states(plan, rank)
+            assert held == {"parameters": 2 * numel, "gradients": 4 * numel, "optimizer": 12 * numel + 4 * slices}
+
+
 @pytest.mark.parametrize(
     ("recipe", "bytes_a_parameter"),
     [(MIXED, 16), (MIXED_FLOAT32_GRADIENTS, 18), (single(Dtype.FLOAT32), 16), (single(Dtype.FLOAT64), 32)],

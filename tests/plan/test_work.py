@@ -71,8 +71,10 @@ def test_model_flops_are_those_of_a_token_under_every_layout(plan_of, parallel):
 
 @each
 def test_memory_that_a_step_takes_it_gives_back(plan_of, parallel):
-    plan = _plan(plan_of, parallel)
-    for program in (plan.program, plan.evaluation_program):
+    train = {"global_batch": B * M * parallel["data"], "microbatch": B}
+    narrow = plan_of(parallel=parallel, train={**train, "precision": "bfloat16", "reduce_dtype": "bfloat16"})
+    whole = _plan(plan_of, parallel)
+    for plan, program in ((p, r) for p in (whole, narrow) for r in (p.program, p.evaluation_program)):
         for rank in range(plan.layout.world):
             held = Counter()
             for _, done in _works(plan, rank, program):
@@ -81,9 +83,10 @@ def test_memory_that_a_step_takes_it_gives_back(plan_of, parallel):
             assert not any(held.values()), f"rank {rank} keeps {held}"
 
 
-@pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("float64", 8)])
+@pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("float64", 8), ("bfloat16", 2)])
 def test_a_message_is_microbatch_times_sequence_times_hidden(plan_of, precision, size):
-    plan = plan_of(train={"microbatch": 2, "precision": precision, "reduce_dtype": precision})
+    reduced = {"reduce_dtype": "float64"} if precision == "float64" else {}
+    plan = plan_of(train={"microbatch": 2, "precision": precision, **reduced})
     assert message_bytes(plan) == 2 * 256 * 128 * size
 
 
@@ -110,6 +113,31 @@ def test_a_reduction_moves_the_units_gradients_among_all_who_hold_them(plan_of):
     for rank, text in ((0, "0REDUCE_GRAD/tokens"), (3, "1REDUCE_GRAD/tokens")):
         shared = _work(plan, rank, text)
         assert (shared.edge, shared.bytes) == ("{0,1,2,3}", V * H * 4)
+
+
+def test_gradients_reduced_in_a_narrower_type_send_half_and_hold_a_buffer_until_the_total(plan_of):
+    def plan(reduced):
+        train = {"global_batch": 8, "microbatch": 1, "precision": "bfloat16", "reduce_dtype": reduced}
+        return plan_of(parallel={"pipeline": 2, "data": 2, "unit_bytes": 1}, train=train)
+
+    wide, narrow = plan("float32"), plan("bfloat16")
+    for unit in narrow.units_of_rank(0):
+        text = f"0REDUCE_GRAD/{unit.name}"
+        whole, half = _work(wide, 0, text), _work(narrow, 0, text)
+        assert (whole.bytes, whole.takes, whole.traffic) == (4 * unit.numel, {}, 0)
+        assert (half.bytes, half.takes) == (2 * unit.numel, {"reductions": 2 * unit.numel})
+        assert half.traffic == 2 * (4 + 2) * unit.numel  # there and back
+    held = sum(unit.numel for unit in narrow.units_of_rank(0))
+    assert _work(narrow, 0, "STEP/total").gives == {"reductions": 2 * held}
+    assert _work(wide, 0, "STEP/total").gives == {}
+
+
+@pytest.mark.parametrize(("precision", "each"), [("float32", 28), ("bfloat16", 34)])
+def test_an_update_moves_weights_gradients_and_moments_and_rounds_master_weights(plan_of, precision, each):
+    """Reads weight, gradient and two moments, writes all but the gradient; a master is read again, and 2 written."""
+    plan = plan_of(parallel={"pipeline": 1, "data": 1}, train={"precision": precision})
+    assert _work(plan, 0, "STEP/update").traffic == each * sum(unit.numel for unit in plan.units)
+    assert _work(plan, 0, "STEP/total").traffic == 4 * sum(unit.numel for unit in plan.units)
 
 
 def test_every_reduction_of_a_step_is_one_unit_of_the_rank(plan_of):

@@ -49,7 +49,27 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "optimizer.schedule is 'step'. Use 'cosine', 'linear', 'wsd' or 'constant'.",
     ),
     ("word for a step", "run: {profile: first}", "run.profile is 'first', but should be a whole number or 'last'."),
-    ("unknown precision", "train: {precision: bfloat16}", "train.precision is 'bfloat16'. Use 'float32' or 'float64'."),
+    (
+        "word for a loss scale",
+        "train: {precision: float16, loss_scale: large}",
+        "train.loss_scale is 'large', but should be a number or 'dynamic'.",
+    ),
+    ("no loss scale", "train: {precision: float16, loss_scale: 0}", "train.loss_scale must be above 0 and finite, got"),
+    (
+        "loss scale of another precision",
+        "train: {precision: bfloat16, loss_scale: 1024}",
+        "train.loss_scale 1024 is for train.precision float16: gradients in bfloat16 do not underflow. Leave it out.",
+    ),
+    (
+        "no window",
+        "train: {precision: float16, loss_scale_window: 0}",
+        "train.loss_scale_window must be at least 1, got 0.",
+    ),
+    (
+        "unknown precision",
+        "train: {precision: float8}",
+        "train.precision is 'float8'. Use 'float32', 'float64', 'bfloat16' or 'float16'.",
+    ),
     (
         "unknown tier",
         "parallel: {offload: {params: ssd}}",
@@ -235,12 +255,33 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     (
         "reduce_dtype wider",
         "train: {reduce_dtype: float64}",
-        "train.reduce_dtype float64 for float32 gradients is not built yet. Use train.reduce_dtype float32.",
+        "train.reduce_dtype float64 adds nothing to the float32 gradients of train.precision float32. "
+        "Use train.reduce_dtype float32.",
     ),
     (
         "reduce_dtype too narrow",
         "train: {precision: float64}",
-        "train.reduce_dtype float32 would round the float64 gradients. Use train.reduce_dtype float64.",
+        "train.reduce_dtype float32 would round the float64 gradients of train.precision float64. "
+        "Use train.reduce_dtype float64.",
+    ),
+    (
+        "reduce_dtype narrower than float32's",
+        "train: {reduce_dtype: bfloat16}",
+        "train.reduce_dtype bfloat16 would round the float32 gradients of train.precision float32. "
+        "Use train.reduce_dtype float32.",
+    ),
+    (
+        "reduce_dtype of neither state",
+        "train: {precision: bfloat16, reduce_dtype: float16}",
+        "of train.precision bfloat16. Use train.reduce_dtype float32 or bfloat16.",
+    ),
+    (
+        "precision without a rate",
+        "cluster: {name: box, nodes: 1, devices_per_node: 8, device: {name: box, kind: cpu, memory: 80000000000, "
+        "peak: {float32: 1e12}, matmul: {float32: 1e12}, memory_bandwidth: 1e10, launch: 1e-6}, "
+        "inside: {name: wire, latency: 1e-6, bandwidth: 1e9}, between: {name: wire, latency: 1e-6, bandwidth: 1e9}}\n"
+        "train: {precision: bfloat16}",
+        "box has no rate for train.precision bfloat16: its device.peak knows float32. Add device.peak.bfloat16, or",
     ),
     # the design has it, the code not yet
     ("parallel auto", "parallel: auto", "parallel: auto needs the planner, which is not built yet."),

@@ -42,3 +42,10 @@ def test_the_recipe_is_sixteen_bytes_a_parameter_in_float32(plan_of):
     assert recipe(plan_of()) == (
         "Bytes a parameter in float32: 4 parameter + 4 gradient + 8 optimizer = 16 (AdamW: two moments)."
     )
+
+
+def test_the_recipe_says_where_16_bit_training_keeps_float32(plan_of):
+    assert recipe(plan_of(train={"precision": "bfloat16", "reduce_dtype": "bfloat16"})) == (
+        "Bytes a parameter in bfloat16: 2 parameter + 4 gradient + 12 optimizer = 18 "
+        "(AdamW: float32 weights and two moments, gradients added up in float32 and reduced in bfloat16)."
+    )

@@ -11,6 +11,7 @@ from headway.units import Bytes, Dtype
 
 STEPS = 3
 MAX_WORLD = 8
+FLOAT16_SCALE = 1024.0
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Case:
     valid: tuple[int, ...] = ()  # valid targets of each sequence; all if empty
     unit_bytes: int = 0  # every block a unit of its own
     precision: Dtype = Dtype.FLOAT64
+    reduce_dtype: str = ""  # empty: what the gradients add up in
     layers: int = 7
     split: str = "balanced"
     rows: str = ""  # a schedule of its own, as CSV, in place of a family
@@ -43,6 +45,7 @@ class Case:
         units = "-merged" if self.unit_bytes else ""
         sizes = f"P{self.pipeline}-V{self.chunks}-D{self.data}-M{self.microbatches}"
         precision = "" if self.precision is Dtype.FLOAT64 else f"-{self.precision}"
+        precision += f"-reduced-{self.reduce_dtype}" if self.reduce_dtype else ""
         split = "" if self.split == "balanced" and self.layers == 7 else f"-{self.layers} layers-{self.split}"
         llama = f"-llama-{self.key_value_heads}" if self.key_value_heads else ""
         rates = f"-dropped-{self.attention_dropout}-{self.hidden_dropout}"
@@ -74,7 +77,8 @@ class Case:
                 microbatch=1 if self.valid else 2,
                 global_batch=self.data * self.microbatches * (1 if self.valid else 2),
                 precision=self.precision,
-                reduce_dtype=self.precision,
+                loss_scale=FLOAT16_SCALE if self.precision is Dtype.FLOAT16 else "dynamic",
+                reduce_dtype=Dtype(self.reduce_dtype) if self.reduce_dtype else self.precision.wide,
             ),
         )
         with TemporaryDirectory() as folder:
@@ -170,6 +174,24 @@ def single_precision() -> list[Case]:
     plain = [Case(*layout, 4, precision=Dtype.FLOAT32) for layout in layouts]
     dropped = {"precision": Dtype.FLOAT32, "attention_dropout": 0.1, "hidden_dropout": 0.1}
     return [*plain, *(Case(2, 1, 2, "1f1b", 4, key_value_heads=heads, **dropped) for heads in (0, 2))]
+
+
+def half_precision() -> list[Case]:
+    """Layouts of each kind in bfloat16 and float16, both families, gradients reduced in either type."""
+    sizes = {"precision": Dtype.BFLOAT16, "layers": 3}
+    found = [
+        Case(1, 1, 1, "1f1b", 4, **sizes),
+        Case(1, 1, 4, "1f1b", 1, **sizes, reduce_dtype="bfloat16"),
+        Case(2, 1, 2, "1f1b", 2, **sizes),
+        Case(2, 1, 1, "gpipe", 4, **sizes, reduce_dtype="bfloat16"),  # a tied weight alone is reduced
+        Case(2, 2, 2, "interleaved", 2, **sizes, unit_bytes=10**6, tied=False),
+        Case(4, 1, 2, "1f1b", 4, **sizes, clip=1e9, reduce_dtype="bfloat16"),
+    ]
+    dropped = {"attention_dropout": 0.1, "hidden_dropout": 0.1}
+    found += [Case(2, 1, 2, "1f1b", 2, **sizes, key_value_heads=2, **dropped)]
+    float16 = sizes | {"precision": Dtype.FLOAT16}
+    found += [Case(2, 1, 2, "1f1b", 2, **float16), Case(2, 1, 2, "1f1b", 2, **float16, reduce_dtype="float16")]
+    return [*found, Case(1, 1, 1, "1f1b", 4, **sizes, key_value_heads=2)]
 
 
 def sampled() -> list[Case]:

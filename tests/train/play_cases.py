@@ -48,7 +48,8 @@ def one(case: Case) -> dict[str, object]:
     coord = plan.layout.coord(rank)
     part = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
     reference = Reference(plan)
-    peak, largest = 0, 0.0
+    peak, largest, first = 0, 0.0, 0.0
+    history = []
     worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "evaluation"), 0.0)
     for step in range(plan.train.steps):
         tokens, targets = batch(case, plan, step)
@@ -59,6 +60,7 @@ def one(case: Case) -> dict[str, object]:
         if step == 1:
             peak = stage.saved.stop()
         loss, norm = reference.step(tokens, targets, step, learning_rate(plan.optimizer, step, plan.train.steps))
+        history.append((result.loss, result.grad_norm))
         assert math.isfinite(result.loss), "max() would swallow a NaN"
         assert math.isfinite(result.grad_norm)
         worst["loss"] = max(worst["loss"], abs(result.loss - loss))
@@ -70,13 +72,16 @@ def one(case: Case) -> dict[str, object]:
                 assert gradient.isfinite().all()
                 worst["gradients"] = max(worst["gradients"], (gradient - expected).abs().max().item())
                 largest = max(largest, expected.abs().max().item())
+        if step == 0 and largest:  # an empty stage's rank has no gradients
+            first = worst["gradients"] / largest
     tokens, targets = batch(case, plan, plan.train.steps)
     evaluated = trainer.evaluate([Batch(tokens[places].numpy(), targets[places].numpy())])
     worst["evaluation"] = abs(evaluated - reference.evaluate(tokens, targets))
     digest = hashlib.sha256()
     for unit in stage.units.values():
-        digest.update(unit.params.detach().numpy().tobytes())
-        for name, value in unit.named(unit.params).items():
+        digest.update(_raw(unit.params))
+        digest.update(_raw(unit.master))
+        for name, value in unit.named(unit.master).items():
             worst["parameters"] = max(worst["parameters"], (value - reference.p[name]).abs().max().item())
     units = stage.units.values()
     live = {
@@ -85,7 +90,7 @@ def one(case: Case) -> dict[str, object]:
         "optimizer": sum(tensor.nbytes for tensor in stage.optimizer.tensors()),
         "activations": peak,
     }
-    shared = stage.units[SHARED].params.detach().numpy().tobytes().hex() if SHARED in stage.units else None
+    shared = _raw(stage.units[SHARED].params).hex() if SHARED in stage.units else None
     null = play(
         instructions(plan.program, coord["pipeline"]),
         NullStage(plan, plan.program, rank),
@@ -101,7 +106,14 @@ def one(case: Case) -> dict[str, object]:
         "live": live,
         "shared": shared,
         "largest": largest,
+        "first": first,
+        "history": history,
     }
+
+
+def _raw(tensor: torch.Tensor) -> bytes:
+    """The bits of a flat tensor; numpy knows no bfloat16."""
+    return tensor.detach().view(torch.uint8).numpy().tobytes()
 
 
 def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
@@ -111,6 +123,8 @@ def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
     out["digest"] = [r["digest"] for r in ranks]
     out["shared"] = [r["shared"] for r in ranks if r["shared"]]
     out["data"] = case.data
+    out["first"] = max(r["first"] for r in ranks)  # gradients of the first step, of their largest entry
+    out["history"] = ranks[0]["history"]
     out["largest"] = max(r["largest"] for r in ranks)
     for player in ("spans", "null"):
         trace = Trace("measured", as_columns(span for r in ranks for span in r[player]))

@@ -3,6 +3,7 @@
 import hashlib
 
 import torch
+from cases import FLOAT16_SCALE
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
@@ -17,13 +18,14 @@ class Reference:
 
     def __init__(self, plan: Plan):
         self.plan, spec = plan, plan.model
-        self.p: dict[str, Tensor] = {}
+        self.p: dict[str, Tensor] = {}  # in float32 where the arithmetic is narrower
+        self.precision, self.wide = (getattr(torch, each) for each in (plan.train.precision, plan.train.precision.wide))
         self.drawn: int | None = None  # the step that masks are drawn for
         for parameter in [p for block in blocks(spec) for p in block.parameters] + list(shared(spec)):
             key = hashlib.sha256(f"{plan.train.seed}:{parameter.name}".encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
             value = initial(parameter.shape, parameter.init, spec.layers, generator)
-            self.p[parameter.name] = value.to(getattr(torch, plan.train.precision)).requires_grad_()
+            self.p[parameter.name] = value.to(self.wide).requires_grad_()
         o = plan.optimizer
         decayed = [value for value in self.p.values() if value.dim() > 1]
         rest = [value for value in self.p.values() if value.dim() == 1]
@@ -35,7 +37,10 @@ class Reference:
         self.adamw.zero_grad()
         self.drawn = step
         loss = self.loss(tokens, targets)
-        loss.backward()
+        scale = FLOAT16_SCALE if self.precision is torch.float16 else 1.0
+        (loss * scale).backward()
+        for value in self.p.values():
+            value.grad /= scale
         norm = torch.nn.utils.clip_grad_norm_(list(self.p.values()), self.plan.optimizer.clip)
         for group in self.adamw.param_groups:
             group["lr"] = lr
@@ -49,10 +54,12 @@ class Reference:
             return self.loss(tokens, targets).item()
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(self.logits(tokens).flatten(0, 1), targets.flatten(), ignore_index=-100)
+        logits = self.logits(tokens).flatten(0, 1).to(self.wide)
+        return F.cross_entropy(logits, targets.flatten(), ignore_index=-100)
 
     def logits(self, tokens: Tensor) -> Tensor:
-        spec, p = self.plan.model, self.p
+        self.rounded = p = {name: value.to(self.precision) for name, value in self.p.items()}
+        spec = self.plan.model
         x = p["embedding.tokens.weight"][tokens]
         if spec.family == "gpt":
             x = x + p["embedding.positions.weight"][: tokens.shape[1]]
@@ -73,7 +80,7 @@ class Reference:
             k, v = (each.repeat_interleave(spec.heads // spec.key_value_heads, dim=1) for each in (k, v))
         future = torch.full((x.shape[1],) * 2, float("-inf"), dtype=x.dtype).triu(1)
         scores = q @ k.transpose(-1, -2) / (spec.hidden // spec.heads) ** 0.5 + future
-        chances = scores.softmax(-1)
+        chances = scores.softmax(-1, dtype=self.wide).to(x.dtype)
         chances = chances * self.mask(f"{name}.probabilities", spec.attention_dropout, chances)
         return self.linear(f"{name}.output", (chances @ v).transpose(1, 2).flatten(2))
 
@@ -87,11 +94,11 @@ class Reference:
     def rotated(self, x: Tensor) -> Tensor:
         """The pairs (j, j + d/2) of [B, n, s, d] as complex numbers, turned by multiplying them."""
         s, half = x.shape[2], x.shape[3] // 2
-        pairs = torch.complex(x[..., :half], x[..., half:])
-        speeds = torch.tensor([self.plan.model.rope_theta ** (-j / half) for j in range(half)], dtype=x.dtype)
-        angles = torch.arange(s, dtype=x.dtype)[:, None] * speeds
+        pairs = torch.complex(x[..., :half].to(self.wide), x[..., half:].to(self.wide))
+        speeds = torch.tensor([self.plan.model.rope_theta ** (-j / half) for j in range(half)], dtype=self.wide)
+        angles = torch.arange(s, dtype=self.wide)[:, None] * speeds
         turned = pairs * torch.polar(torch.ones_like(angles), angles)
-        return torch.cat([turned.real, turned.imag], -1)
+        return torch.cat([turned.real, turned.imag], -1).to(x.dtype)
 
     def mask(self, site: str, rate: float, x: Tensor) -> Tensor | float:
         """What [B, …] is multiplied by: the masks of the global micro-batches one after another."""
@@ -106,11 +113,16 @@ class Reference:
         return x.unflatten(-1, (-1, self.plan.model.hidden // self.plan.model.heads)).transpose(1, 2)
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        y = x @ self.p[f"{name}.weight"].T
-        return y + self.p[f"{name}.bias"] if f"{name}.bias" in self.p else y
+        p = self.rounded
+        y = x @ p[f"{name}.weight"].T
+        return y + p[f"{name}.bias"] if f"{name}.bias" in p else y
 
     def norm(self, name: str, x: Tensor) -> Tensor:
+        return self.wide_norm(name, x.to(self.wide)).to(x.dtype)
+
+    def wide_norm(self, name: str, x: Tensor) -> Tensor:
+        p = self.rounded
         if self.plan.model.family == "llama":
-            return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * self.p[f"{name}.weight"]
+            return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * p[f"{name}.weight"]
         mean, variance = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
-        return (x - mean) / (variance + 1e-5).sqrt() * self.p[f"{name}.weight"] + self.p[f"{name}.bias"]
+        return (x - mean) / (variance + 1e-5).sqrt() * p[f"{name}.weight"] + p[f"{name}.bias"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.cases import MAX_WORLD, Case, matrix, sampled, single_precision, splits
+from headway.units import Dtype
+from tests.train.cases import MAX_WORLD, Case, half_precision, matrix, sampled, single_precision, splits
 from tests.train.launching import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -15,6 +16,9 @@ TOLERANCE = 1e-9
 SCRIPT = Path(__file__).parent / "play_cases.py"
 SAME_JOB = Case(2, 2, 2, "interleaved", 4)
 SAME_LLAMA = replace(SAME_JOB, key_value_heads=2, attention_dropout=0.1, hidden_dropout=0.1)
+SAME_HALF = half_precision()[1]
+SAME_JOBS = (SAME_JOB, SAME_LLAMA, SAME_HALF)
+EPSILON = {Dtype.BFLOAT16: 2.0**-7, Dtype.FLOAT16: 2.0**-10}
 
 
 def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dict]]:
@@ -27,7 +31,8 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
     cases += splits()
-    everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB, SAME_LLAMA, SAME_LLAMA]
+    narrow = [*single_precision(), *half_precision()]
+    everything = [*cases, *narrow, *(job for job in SAME_JOBS for _ in range(2))]
     found = _play(everything, tmp_path_factory.mktemp("played"), timeout=400 if len(cases) < 99 else 1200)
     assert set(found) >= {case.id for case in cases}
     return found
@@ -50,7 +55,8 @@ def test_the_sample_touches_every_axis():
 
 @pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "evaluation"])
 def test_every_layout_equals_one_process(played, quantity):
-    worst = {name: each["worst"][quantity] for name, runs in played.items() for each in runs if "float32" not in name}
+    exact = {name: runs for name, runs in played.items() if "float32" not in name and "float16" not in name}
+    worst = {name: each["worst"][quantity] for name, runs in exact.items() for each in runs}
     assert {name: error for name, error in worst.items() if not error <= TOLERANCE} == {}
 
 
@@ -59,6 +65,25 @@ def test_single_precision_is_right_to_a_hundred_thousandth_of_the_largest_entry(
         for each in played[case.id]:
             assert each["worst"]["gradients"] <= 1e-5 * each["largest"], case.id
             assert each["worst"]["loss"] <= 1e-5, case.id
+
+
+def test_half_precision_is_right_to_some_units_in_the_last_place(played):
+    """Of 16-bit numbers: first gradients to 2 of the largest entry, losses to a sixteenth.
+
+    Later gradients are of other weights: AdamW turns the sign of a gradient near zero into a whole step.
+    """
+    for case in half_precision():
+        for each in played[case.id]:
+            assert each["first"] <= 2 * EPSILON[case.precision], case.id
+            assert each["worst"]["loss"] <= EPSILON[case.precision] / 16 * each["history"][0][0], case.id
+
+
+def test_layouts_of_half_precision_agree_as_those_of_float32_do(played):
+    """The same micro-batches under one process and under pipeline 2 × data 2: only float32 sums differ."""
+    one, four = (played[case.id][0]["history"] for case in (half_precision()[0], half_precision()[2]))
+    for (loss, norm), (other_loss, other_norm) in zip(one, four, strict=True):
+        assert other_loss == pytest.approx(loss, rel=1e-5)
+        assert other_norm == pytest.approx(norm, rel=1e-3)
 
 
 @pytest.mark.parametrize("what", ["rows of spans", "edges of spans", "rows of null", "edges of null"])
@@ -74,6 +99,18 @@ def test_planned_parameters_gradients_and_optimizer_are_the_live_tensors(played)
                     assert live[category] == planned[category], f"{name}: {category}"
 
 
+def test_planned_buffers_of_narrow_reductions_are_those_of_all_gradients_that_are_reduced(played):
+    found = {case: played[case.id][0]["planned"] for case in half_precision()}
+    for case, planned in found.items():
+        for held in planned:
+            if not case.reduce_dtype:
+                assert "reductions" not in held, case.id
+            elif case.data > 1:  # as long as a 16-bit parameter
+                assert held["reductions"] == held["parameters"], case.id
+            else:
+                assert held["reductions"] == 260 * 16 * 2, case.id  # the tied embedding alone
+
+
 def test_planned_activations_are_the_bytes_that_autograd_saves(played):
     for name, runs in played.items():
         for each in runs:
@@ -81,7 +118,7 @@ def test_planned_activations_are_the_bytes_that_autograd_saves(played):
                 assert live["activations"] == pytest.approx(planned["activations"], rel=0.02), name
 
 
-@pytest.mark.parametrize("job", [SAME_JOB, SAME_LLAMA], ids=lambda job: job.id)
+@pytest.mark.parametrize("job", SAME_JOBS, ids=lambda job: job.id)
 def test_the_same_job_twice_is_the_same_to_the_bit(played, job):
     first, second = played[job.id][-2:]
     assert first["digest"] == second["digest"]
