@@ -1,5 +1,6 @@
 """Layout: named axes → ranks, coordinates and groups."""
 
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -62,11 +63,9 @@ class Layout:
     def group(self, rank: int, *axes: Axis) -> tuple[int, ...]:
         """Ranks that differ from `rank` only along `axes`, in rank order, `rank` included."""
         fixed = self.coord(rank)
-        return tuple(
-            other
-            for other in range(self.world)
-            if all(index == fixed[axis] for axis, index in self.coord(other).items() if axis not in axes)
-        )
+        slowest_first = [(axis, range(size) if axis in axes else (fixed[axis],)) for axis, size in reversed(self.sizes)]
+        names, places = zip(*slowest_first, strict=True)
+        return tuple(self.rank(dict(zip(names, place, strict=True))) for place in itertools.product(*places))
 
     def groups(self, *axes: Axis) -> tuple[tuple[int, ...], ...]:
         """All groups along `axes`: a partition of the world, in order of their first rank.

@@ -68,7 +68,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
         "split": {"name": built.split, "layout": layout_text(built.stages)},
         "stages": [_stage(built, each) for each in all_],
         "dearest": {"stage": worst.stage, "over_mean": over},
-        "parameters": sum(unit.numel for unit in built.units),
+        "parameters": built.num_parameters,
         "flops_per_token": model_flops_per_token(built),
         "schedule": {
             "name": built.schedule.name,
@@ -139,7 +139,6 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
     from headway.units import show_bytes, show_count
 
     model, layout, schedule = built.model, built.layout, built.schedule
-    parameters = sum(unit.numel for unit in built.units)
     chunks = schedule.num_stages // schedule.num_ranks
     cores, place = built.cluster.shared_cores, built.cluster
     groups = [(axis, layout.groups(axis)) for axis, size in layout.sizes if size > 1]
@@ -150,7 +149,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
             f"{model.family}: {model.layers} layers, hidden {model.hidden}, heads {model.heads}{shared}, "
             f"vocabulary {model.vocabulary}",
         ),
-        ("parameters", f"{show_count(parameters)} ({parameters:,})"),
+        ("parameters", f"{show_count(built.num_parameters)} ({built.num_parameters:,})"),
         ("FLOPs a token", f"{show_count(model_flops_per_token(built))} forward and backward"),
         (
             "cluster",

@@ -12,6 +12,7 @@ from headway import layout as layouts
 from headway.cluster.spec import Cluster
 from headway.errors import PlanError
 from headway.layout import Layout
+from headway.model import cut
 from headway.model.block import Block, blocks
 from headway.model.spec import ModelSpec
 from headway.model.unit import Unit, units
@@ -75,6 +76,7 @@ class Plan:
         wanted, found = [b.name for b in blocks(self.model)], [name for stage in self.stages for name in stage]
         if found != wanted:
             raise PlanError(f"the stages hold {len(found)} blocks, not the model's {len(wanted)} in order.")
+        cut.check(self.model, self.layout.size("tensor"))
         if not (self.stages[0] and self.stages[-1]):
             raise PlanError("the embedding is not in the first stage, or the head not in the last.")
 
@@ -92,7 +94,13 @@ class Plan:
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """All units, in stage order; a shared weight last."""
-        return units(self.model, self.blocks, unit_bytes=self.unit_bytes, dtype=self.train.precision)
+        tensor = self.layout.size("tensor")
+        return units(self.model, self.blocks, unit_bytes=self.unit_bytes, dtype=self.train.precision, tensor=tensor)
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of the model, each once, however it is laid out."""
+        return sum(unit.num_parameters for unit in self.units)
 
     @cached_property
     def program(self) -> Program:

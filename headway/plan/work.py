@@ -1,10 +1,13 @@
 """Work: what one operation of one rank does: FLOPs, traffic, bytes to whom, memory taken and given back."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from headway.model import exchange
 from headway.model.block import Block
 from headway.model.cost import Cost, cost, total
+from headway.model.exchange import Call
 from headway.model.unit import Unit
 from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
@@ -21,7 +24,8 @@ _NO_FLOPS, _NO_BYTES = Flops(0), Bytes(0)
 class Work:
     """What an operation does.
 
-    `edge` as in Span; `group` the ranks that take part in its collective, `bytes` the size of the message or buffer.
+    `edge` as in Span; `group` the ranks that take part in its collectives, `calls` those, one after another; `bytes`
+    the size of the message, or of the collectives' buffers together.
     `takes` is allocated when it starts, `gives` freed when it ends: category → bytes.
     """
 
@@ -31,6 +35,7 @@ class Work:
     edge: str = ""
     group: tuple[int, ...] = ()
     bytes: Bytes = _NO_BYTES
+    calls: tuple[Call, ...] = ()
     takes: dict[str, Bytes] = field(default_factory=dict)
     gives: dict[str, Bytes] = field(default_factory=dict)
 
@@ -40,17 +45,17 @@ def work(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action = operation.action
     match action.kind:
         case Kind.FORWARD:
-            return _forward(plan, program, operation)
+            return _forward(plan, program, rank, operation)
         case Kind.BACKWARD:
-            return _backward(plan, program, operation)
+            return _backward(plan, program, rank, operation)
         case Kind.SEND_F | Kind.SEND_B | Kind.RECV_F | Kind.RECV_B:
             return _message(plan, rank, action)
         case Kind.REDUCE_GRAD:
             unit = next(unit for unit in plan.units if unit.name == operation.part)
             size = Bytes(unit.numel * plan.train.reduce_dtype.bytes)
-            return _collective(plan.group(rank, unit), size)
+            return _collectives(plan.group(rank, unit), [Call("all_reduce", size)])
         case Kind.BEGIN:
-            return _collective(plan.layout.group(rank, "data"), COUNT_BYTES)
+            return _collectives(plan.layout.group(rank, "data"), [Call("all_reduce", COUNT_BYTES)])
         case Kind.STEP:
             return _step(plan, program, rank, operation.part)
         case _:
@@ -74,19 +79,23 @@ def message_bytes(plan: Plan) -> Bytes:
 
 
 def unit_cost(plan: Plan, unit: Unit) -> Cost:
-    """Cost of a unit going forward on one micro-batch."""
-    return _sum(plan, unit.blocks)
+    """Cost of a unit going forward on one micro-batch, on one of its tensor ranks."""
+    return _sum(plan, unit.blocks, tensor=unit.tensor)
 
 
 def model_flops_per_token(plan: Plan) -> float:
-    """FLOPs of forward and backward for one token: matrix products, attention over the full s × s, no recompute."""
-    forward = sum(_sum(plan, stage).flops for stage in plan.blocks)
+    """FLOPs of forward and backward for one token: matrix products, attention over the full s × s, no recompute.
+
+    Of the whole model: what padding of the vocabulary adds on tensor ranks does not count.
+    """
+    forward = sum(_sum(plan, stage, tensor=1).flops for stage in plan.blocks)
     return 3 * forward / (plan.train.microbatch * plan.data.sequence_length)
 
 
-def _forward(plan: Plan, program: Program, operation: Operation) -> Work:
+def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action = operation.action
-    done = _sum(plan, plan.blocks[_stage(action)], trains=program.trains)
+    members, tensor = plan.blocks[_stage(action)], plan.layout.size("tensor")
+    done = _sum(plan, members, trains=program.trains, tensor=tensor)
     takes = {"activations": done.saved} if program.trains else {}
     gives: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
@@ -94,21 +103,26 @@ def _forward(plan: Plan, program: Program, operation: Operation) -> Work:
         takes |= {"messages": message_bytes(plan)} if sent else {}
         # a received input is among the saved tensors from here on
         gives |= {"messages": message_bytes(plan)} if received else {}
-    return Work(done.flops, done.traffic, done.kernels, takes=takes, gives=gives)
+    calls = [call for block in members for call in exchange.forward(plan.model, block, **_sizes(plan), tensor=tensor)]
+    both = _collectives(plan.layout.group(rank, "tensor"), calls)
+    return replace(both, flops=done.flops, traffic=done.traffic, kernels=done.kernels, takes=takes, gives=gives)
 
 
-def _backward(plan: Plan, program: Program, operation: Operation) -> Work:
+def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action, part = operation.action, operation.part
-    names = program.parts_of(action).computed
-    members = [u for u in plan.units_of_stage(_stage(action)) if part in ("", u.name)]
-    done = _sum(plan, [block for unit in members for block in unit.blocks])
+    names, tensor = program.parts_of(action).computed, plan.layout.size("tensor")
+    members = [block for u in plan.units_of_stage(_stage(action)) if part in ("", u.name) for block in u.blocks]
+    done = _sum(plan, members, tensor=tensor)
     gives = {"activations": done.saved}
     takes: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_B), _has(program, action, Kind.SEND_B)
     if not _passes_on(plan, action, received=received, sent=sent):
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[-1:]) else {}
         takes |= {"messages": message_bytes(plan)} if sent and part in ("", *names[:1]) else {}
-    return Work(Flops(2 * done.flops), Bytes(2 * done.traffic), 2 * done.kernels, takes=takes, gives=gives)
+    calls = [call for block in members for call in exchange.backward(plan.model, block, **_sizes(plan), tensor=tensor)]
+    both = _collectives(plan.layout.group(rank, "tensor"), calls)
+    flops, traffic, kernels = Flops(2 * done.flops), Bytes(2 * done.traffic), 2 * done.kernels
+    return replace(both, flops=flops, traffic=traffic, kernels=kernels, takes=takes, gives=gives)
 
 
 def _passes_on(plan: Plan, action: Action, *, received: bool, sent: bool) -> bool:
@@ -134,19 +148,25 @@ def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
         return Work(traffic=Bytes(traffic), kernels=2 * len(held))
     # each data rank squares its share of the gradients
     traffic = sum(unit.numel for unit in held) * plan.train.precision.bytes // plan.layout.size("data")
-    every = _collective(tuple(range(plan.layout.world)), TOTAL_BYTES)
-    return Work(traffic=Bytes(traffic), kernels=len(held), edge=every.edge, group=every.group, bytes=every.bytes)
+    every = _collectives(tuple(range(plan.layout.world)), [Call("all_reduce", TOTAL_BYTES)])
+    return replace(every, traffic=Bytes(traffic), kernels=len(held))
 
 
-def _collective(ranks: tuple[int, ...], size: Bytes) -> Work:
-    """A collective's work; among one rank there is nothing to send."""
-    return Work(edge=group_edge(ranks), group=ranks, bytes=size) if len(ranks) > 1 else Work()
+def _collectives(ranks: tuple[int, ...], calls: list[Call]) -> Work:
+    """The work of collectives one after another; among one rank there is nothing to send."""
+    if len(ranks) == 1 or not calls:
+        return Work()
+    return Work(edge=group_edge(ranks), group=ranks, bytes=Bytes(sum(c.bytes for c in calls)), calls=tuple(calls))
 
 
-def _sum(plan: Plan, members: Iterable[Block], *, trains: bool = True) -> Cost:
-    train, sequence = plan.train, plan.data.sequence_length
+def _sum(plan: Plan, members: Iterable[Block], *, trains: bool = True, tensor: int) -> Cost:
     model = plan.model if trains else plan.model.without_dropout
-    return total(cost(model, b, batch=train.microbatch, sequence=sequence, dtype=train.precision) for b in members)
+    return total(cost(model, block, **_sizes(plan), tensor=tensor) for block in members)
+
+
+def _sizes(plan: Plan) -> dict[str, Any]:
+    """Of a micro-batch, as the model's formulas want them."""
+    return {"batch": plan.train.microbatch, "sequence": plan.data.sequence_length, "dtype": plan.train.precision}
 
 
 def _has(program: Program, action: Action, kind: Kind) -> bool:

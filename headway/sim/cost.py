@@ -1,6 +1,6 @@
 """Seconds of an operation on a cluster: products, traffic and kernel launches; latency plus bytes over bandwidth."""
 
-from headway.cluster.spec import Cluster
+from headway.cluster.spec import Cluster, Link
 from headway.plan.work import Work
 from headway.units import Dtype, Seconds
 
@@ -14,7 +14,13 @@ def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:
     computing = cluster.device.computing(work.flops, work.traffic, work.kernels, dtype)
     if not work.edge:
         return Seconds(computing)
-    link, n = cluster.link(*work.group), len(work.group)
+    link = cluster.link(*work.group)
     if "→" in work.edge:
         return Seconds(computing + link.latency + work.bytes / link.bandwidth)
-    return Seconds(computing + 2 * (n - 1) * (link.latency + work.bytes / n / link.bandwidth))
+    return Seconds(computing + communicating(work, link))
+
+
+def communicating(work: Work, link: Link) -> Seconds:
+    """How long the collectives of `work` take over links of one class."""
+    n = len(work.group)
+    return Seconds(sum(2 * (n - 1) * (link.latency + call.bytes / n / link.bandwidth) for call in work.calls))

@@ -21,11 +21,12 @@ _COMPUTE = LANES.index(Lane.COMPUTE)
 def simulate(plan: Plan, program: Program | None = None) -> Trace:
     """The predicted trace of `program` (default: the plan's training step) on all ranks, memory included.
 
-    Data replicas that share nothing and have links alike do the same at the same time: then one is played for all.
+    Copies of a row (its data and tensor ranks) that share nothing and have links alike do the same at the same time:
+    then one is played for all. Tensor ranks meet inside their operations, which take as long on each.
     """
     program = program or plan.program
     first, kinds = _kinds(program)
-    replicas = plan.layout.size("data")
+    replicas = len(_ranks(plan))
     works = [_works(plan, program, first, copy) for copy in range(replicas)]
     prices = np.array([[cost.seconds(w, plan.cluster, plan.train.precision) for w in of_copy] for of_copy in works])
     alike = not plan.cluster.shared_cores and bool(np.all(prices == prices[0]))
@@ -36,7 +37,7 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     kinds = kinds[graph.source]
     ranks = _ranks(plan)[copies, pipeline]
     starts, ends = engine.play(graph, prices[copies, kinds], _cores(plan, graph, ranks))
-    # what was played once happened on every replica
+    # what was played once happened on every copy
     again = replicas // played
     ranks = np.concatenate([_ranks(plan)[copies + copy, pipeline] for copy in range(again)])
     number = np.concatenate([(copies + copy) * len(first) + kinds for copy in range(again)])
@@ -61,15 +62,17 @@ def _kinds(program: Program) -> tuple[Column, Column]:
 
 
 def _works(plan: Plan, program: Program, first: Column, copy: int) -> list[Work]:
-    """What each kind of operation does on data replica `copy`."""
+    """What each kind of operation does on a copy of the rows."""
     ranks = _ranks(plan)[copy].tolist()
     return [work(plan, program, ranks[program.ranks[place]], program.operations[int(place)]) for place in first]
 
 
 def _ranks(plan: Plan) -> Column:
-    """[data, pipeline]: the rank there."""
-    sizes = plan.layout.size("data"), plan.layout.size("pipeline")
-    return np.array([[plan.layout.rank({"data": d, "pipeline": p}) for p in range(sizes[1])] for d in range(sizes[0])])
+    """[data · tensor, pipeline]: the rank there."""
+    data, tensor, pipeline = (plan.layout.size(axis) for axis in ("data", "tensor", "pipeline"))
+    rank = plan.layout.rank
+    copies = [(d, t) for d in range(data) for t in range(tensor)]
+    return np.array([[rank({"data": d, "tensor": t, "pipeline": p}) for p in range(pipeline)] for d, t in copies])
 
 
 def _cores(plan: Plan, graph: Graph, ranks: Column) -> Shared | None:

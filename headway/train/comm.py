@@ -53,7 +53,8 @@ class Comm:
         # a group for each direction: on NCCL the messages of a group share a stream, where the two would wait in line
         self._forward = _group(pipeline, limit)
         self._backward = _group(pipeline, limit)
-        for ranks in (layout.group(rank, "data"), *(plan.group(rank, unit) for unit in plan.units_of_rank(rank))):
+        axes = (layout.group(rank, "tensor"), layout.group(rank, "data"))
+        for ranks in (*axes, *(plan.group(rank, unit) for unit in plan.units_of_rank(rank))):
             if ranks not in self._groups:
                 self._groups[ranks] = _group(ranks, limit)
 
@@ -69,11 +70,12 @@ class Comm:
         call = _guarded(lambda: dist.irecv(tensor, source, group=group, tag=tag))
         return Transfer(edge(source, self.rank), Bytes(tensor.nbytes), call)
 
-    def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
-        """Sum `tensor` in place over `ranks`; nothing is sent if this is the only one."""
+    def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...], *, largest: bool = False) -> Transfer:
+        """Sum `tensor` in place over `ranks`, or keep the `largest`; nothing is sent if this is the only one."""
         if len(ranks) == 1:
             return Transfer("", Bytes(0), None)
-        call = _guarded(lambda: dist.all_reduce(tensor, group=self._groups[ranks], async_op=True))
+        op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
+        call = _guarded(lambda: dist.all_reduce(tensor, op, group=self._groups[ranks], async_op=True))
         return Transfer(group_edge(ranks), Bytes(tensor.nbytes), call)
 
 

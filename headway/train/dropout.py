@@ -27,6 +27,18 @@ class Draw:
         return int.from_bytes(digest[:8], "little", signed=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which part of the dropped tensor a rank has: the `index`-th of `count` equal ones along `dim`."""
+
+    dim: int
+    index: int
+    count: int
+
+
+WHOLE = Cut(0, 0, 1)
+
+
 class Context(Protocol):
     """What torch hands to the forward and the backward of a function."""
 
@@ -46,6 +58,7 @@ class Dropping(Context, Protocol):
 
     rate: float
     key: int
+    cut: Cut
 
 
 def dropout(x: Tensor, rate: float, draw: Draw | None, site: str) -> Tensor:
@@ -79,9 +92,16 @@ def keep(
     return halves >= int(rate * 2**32) - 2**31
 
 
-def apply(x: Tensor, rate: float, key: int) -> Tensor:
-    """`x` under the whole mask of `key`, outside autograd."""
-    return torch.where(keep(key, rate, x.shape, x.device), x * (1 / (1 - rate)), 0.0)
+def apply(x: Tensor, rate: float, key: int, cut: Cut = WHOLE) -> Tensor:
+    """`x` under the mask of `key`, outside autograd; under its part of the mask where `x` is cut."""
+    if cut.count == 1:
+        kept = keep(key, rate, x.shape, x.device)
+    else:
+        shape = [n * cut.count if dim == cut.dim else n for dim, n in enumerate(x.shape)]
+        start = [n * cut.index if dim == cut.dim else 0 for dim, n in enumerate(x.shape)]
+        part = [slice(first, first + n) for first, n in zip(start, x.shape, strict=True)]
+        kept = keep(key, rate, shape, x.device, part)
+    return torch.where(kept, x * (1 / (1 - rate)), 0.0)
 
 
 class _Dropout(torch.autograd.Function):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.cases import MAX_WORLD, Case, matrix, sampled, single_precision, splits
+from tests.train.cases import MAX_WORLD, Case, matrix, sampled, sampled_tensors, single_precision, splits, tensors
 from tests.train.launching import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -27,6 +27,7 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
     cases += splits()
+    cases += sampled_tensors() if request.param == "sampled" else tensors()
     everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB, SAME_LLAMA, SAME_LLAMA]
     found = _play(everything, tmp_path_factory.mktemp("played"), timeout=400 if len(cases) < 99 else 1200)
     assert set(found) >= {case.id for case in cases}
@@ -90,13 +91,25 @@ def test_the_same_job_twice_is_the_same_to_the_bit(played, job):
 def test_data_ranks_hold_the_same_weights_to_the_bit(played):
     for runs in played.values():
         for each in runs:
-            size = each["data"]
-            for start in range(0, len(each["digest"]), size):
-                assert len(set(each["digest"][start : start + size])) == 1
+            assert all(len(set(group)) == 1 for group in each["replicas"])
+
+
+def test_gradients_of_what_tensor_ranks_hold_whole_are_the_same_to_the_bit(played):
+    for case in sampled_tensors():
+        for each in played[case.id]:
+            assert {len(group) for group in each["replicated"]} == {case.tensor}
+            assert all(len(set(group)) == 1 for group in each["replicated"]), case.id
+
+
+def test_planned_flops_of_each_tensor_rank_equal_torchs_counter(played):
+    for case in sampled_tensors():
+        for each in played[case.id]:
+            assert all(counted == planned > 0 for counted, planned in each["flops"] if planned), case.id
+            assert any(planned for _, planned in each["flops"])
 
 
 def test_both_copies_of_a_tied_embedding_stay_the_same_to_the_bit(played):
     """Megatron-LM #844: the copies drifted apart with data parallelism and pipelines."""
     for runs in played.values():
         for each in runs:
-            assert len(set(each["shared"])) <= 1
+            assert all(len(set(group)) <= 1 for group in each["shared"])
