@@ -56,6 +56,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
     from headway.plan.plan import digest
     from headway.plan.stages import layout_text
     from headway.plan.work import model_flops_per_token
+    from headway.report.crossing import crossing
     from headway.report.holdings import dearest, holdings
 
     all_ = holdings(built)
@@ -65,6 +66,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
         "digest": digest(built),
         "layout": {axis: built.layout.size(axis) for axis in AXES} | {"world": built.layout.world},
         "groups": {axis: built.layout.groups(axis) for axis in AXES},
+        "tensor_groups_over_nodes": over_nodes.crossing if (over_nodes := crossing(built)) else 0,
         "split": {"name": built.split, "layout": layout_text(built.stages)},
         "stages": [_stage(built, each) for each in all_],
         "dearest": {"stage": worst.stage, "over_mean": over},
@@ -99,6 +101,7 @@ def _stage(built: "Plan", each: "Holding") -> dict[str, Any]:
 
 def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -> None:
     from headway.cli.show import console, facts, title
+    from headway.report.crossing import crossing_text
     from headway.report.holdings import dearest_text, holdings
     from headway.report.memory import recipe
     from headway.units import show_bytes
@@ -109,8 +112,9 @@ def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -
     out.print()
     all_ = holdings(built)
     out.print(_stages(all_))
-    if said := dearest_text(all_):
-        out.print(said)
+    for said in (dearest_text(all_), crossing_text(built)):
+        if said:
+            out.print(said)
     for unit in built.units:
         if len(unit.stages) > 1:
             stages = " and ".join(map(str, unit.stages))

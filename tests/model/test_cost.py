@@ -25,8 +25,8 @@ _SPECS = st.builds(
 SC21 = ["1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b", "529.6b", "1t"]
 
 
-def _cost(spec, block, batch=2, sequence=32, dtype=Dtype.FLOAT32):
-    return cost(spec, block, batch=batch, sequence=sequence, dtype=dtype)
+def _cost(spec, block, batch=2, sequence=32, dtype=Dtype.FLOAT32, tensor=1):
+    return cost(spec, block, batch=batch, sequence=sequence, dtype=dtype, tensor=tensor)
 
 
 def _forward(spec, batch, sequence):
@@ -120,3 +120,28 @@ def test_costs_grow_in_step_with_the_batch(spec, kind):
 def test_wider_elements_double_what_a_layer_keeps_and_change_no_flops(spec):
     single, double = (_cost(spec, blocks(spec)[1], dtype=dtype) for dtype in Dtype)
     assert (double.saved, double.flops) == (2 * single.saved, single.flops)
+
+
+@both
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_the_ranks_of_a_tensor_group_share_the_flops(spec, tensor):
+    for block in blocks(spec):
+        assert tensor * _cost(spec, block, tensor=tensor).flops == _cost(spec, block).flops
+
+
+def test_a_padded_vocabulary_is_computed_with_its_padding():
+    odd = dataclasses.replace(TINY, vocabulary=97)
+    head = blocks(odd)[-1]
+    assert [_cost(odd, head, tensor=t).flops // (2 * 2 * 32 * 128) for t in (1, 2, 4)] == [97, 49, 25]
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+def test_a_layer_of_a_tensor_rank_keeps_what_korthikanti_says_without_dropout(tensor):
+    """s·b·h·(10 + 24/t) in 16-bit (Korthikanti et al. 2022, §4.2.1, eq. 2, without the core of attention).
+
+    Two of the 10 are the masks of two dropouts. Beside it are statistics: mean and deviation of two norms, and the
+    log-sum-exp of each of the rank's heads.
+    """
+    b, s, h = 2, 32, TINY.hidden
+    saved = _cost(TINY, blocks(TINY)[1], b, s, tensor=tensor).saved
+    assert saved == 2 * s * b * h * (8 + 24 // tensor) + 4 * s * b * (4 + TINY.heads // tensor)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from headway.model.block import blocks, num_parameters, shared
 from headway.model.cost import cost
+from headway.model.cut import num_held
 from headway.model.spec import PRESETS, ModelSpec
 from headway.placement import zero
 from headway.plan.memory import (
@@ -147,3 +148,52 @@ def test_the_core_of_attention_is_five_bytes_for_each_head_and_pair_of_tokens():
     """Korthikanti et al. 2022, eq. 1, on GPT-3 175B: the core is 80 / (34 + 80) of a layer (§5)."""
     whole = korthikanti_activations(PRESETS["gpt-175b"], batch=1, sequence=2048, core=True)
     assert whole == 2048 * 12288 * (34 + 80)
+
+
+def _megatrons_parameters(spec, layers, tensor, pipeline):
+    """What Megatron's estimate counts for the first of `pipeline` ranks: no biases of linear layers, no positions.
+
+    It puts the final norm with the layers and shares it out over the ranks.
+    """
+    each = [p for block in blocks(spec)[1 : 1 + layers] for p in block.parameters]
+    counted = [p for p in each if "norm" in p.name or not p.name.endswith(".bias")]
+    final_norm = num_parameters([p for p in blocks(spec)[-1].parameters if "norm" in p.name])
+    tokens = shared(spec) or [p for p in blocks(spec)[0].parameters if p.leaf == "tokens"]
+    return num_held([*counted, *tokens], tensor) + final_norm // pipeline
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "tensor", "pipeline", "published"),
+    [("gpt-175b", 12, 8, 8, 50_348_611_584), ("gpt-22b", 48, 8, 1, 49_651_605_504)],
+)
+def test_weights_and_optimizer_of_megatrons_tensor_ranks(name, layers, tensor, pipeline, published):
+    """Megatron's own estimate, 18 bytes a parameter: products over 8 tensor ranks, norms whole on each."""
+    numel = _megatrons_parameters(PRESETS[name], layers, tensor, pipeline)
+    assert sum(placed(numel, MIXED_FLOAT32_GRADIENTS, zero(0), data=1).values()) == published
+
+
+def test_weights_and_distributed_optimizer_of_megatrons_llama():
+    """Llama 2 7B on tensor 2 × pipeline 2 × data 2: 6 bytes a parameter, and 12 over the two data ranks."""
+    numel = _megatrons_parameters(PRESETS["llama-2-7b"], 16, 2, 2)
+    assert sum(placed(numel, MIXED_FLOAT32_GRADIENTS, zero(1), data=2).values()) == 20_216_045_568
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("tensor", "pipeline"), [(2, 1), (4, 1), (2, 3)])
+def test_tensor_ranks_hold_alike_and_together_the_model_once_but_for_copies_and_padding(
+    plan_of, tensor, pipeline, tied
+):
+    plan = plan_of(
+        parallel={"tensor": tensor, "pipeline": pipeline, "data": 1},
+        model={"preset": "gpt-tiny", "tied": tied, "vocabulary": 97},
+        data={"tokenizer": "none"},
+    )
+    rows = -(-97 // tensor) * tensor
+    copies = (tensor - 1) * num_parameters([p for u in plan.units for p in u.parameters if p.cut is None])
+    padding = (rows - 97) * 128 * (1 if tied else 2)
+    ends = rows * 128 if tied and pipeline > 1 else 0  # a tied weight is at both ends
+    found = [states(plan, rank)["parameters"] for rank in range(plan.layout.world)]
+    assert sum(found) == 4 * (_parameters(plan) + copies + padding + ends)
+    for group in plan.layout.groups("tensor"):
+        assert len({found[rank] for rank in group}) == 1
+    assert plan.num_parameters == _parameters(plan)

@@ -24,7 +24,7 @@ from headway.plan.plan import Plan
 from headway.plan.work import work
 from headway.sim.simulate import simulate
 from headway.trace import Trace, as_columns
-from headway.train import comm
+from headway.train import comm, weights
 from headway.train.executor import instructions, play
 from headway.train.flat import FlatUnit
 from headway.train.loop import Trainer
@@ -54,7 +54,7 @@ def one(case: Case) -> dict[str, object]:
     mine = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
     reference = Reference(plan)
     peak, largest = 0, 0.0
-    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "evaluation"), 0.0)
+    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "gathered", "evaluation"), 0.0)
     for step in range(plan.train.steps):
         tokens, targets = batch(case, plan, step)
         places = mine.places()
@@ -84,6 +84,10 @@ def one(case: Case) -> dict[str, object]:
         worst["parameters"] = max(
             worst["parameters"], difference(unit, unit.params.detach(), reference.p, coord["tensor"])
         )
+    whole = weights.gather(plan, stage)
+    if whole is not None:
+        assert {name: value.shape for name, value in whole.items()} == {n: v.shape for n, v in reference.p.items()}
+        worst["gathered"] = max((value - reference.p[name]).abs().max().item() for name, value in whole.items())
     units = stage.units.values()
     live = {
         "parameters": sum(unit.params.nbytes for unit in units),

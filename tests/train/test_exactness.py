@@ -49,7 +49,7 @@ def test_the_sample_touches_every_axis():
     assert len(axes["clip"]) == len(axes["unit_bytes"]) == len(axes["valid"]) == 2
 
 
-@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "evaluation"])
+@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "gathered", "evaluation"])
 def test_every_layout_equals_one_process(played, quantity):
     worst = {name: each["worst"][quantity] for name, runs in played.items() for each in runs if "float32" not in name}
     assert {name: error for name, error in worst.items() if not error <= TOLERANCE} == {}
