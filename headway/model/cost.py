@@ -26,18 +26,30 @@ class Cost:
     saved: Bytes
 
 
-def cost(spec: ModelSpec, block: Block, *, batch: int, sequence: int, dtype: Dtype, tensor: int = 1) -> Cost:
+def cost(
+    spec: ModelSpec,
+    block: Block,
+    *,
+    batch: int,
+    sequence: int,
+    dtype: Dtype,
+    tensor: int = 1,
+    sequence_parallel: bool = False,
+) -> Cost:
     """Cost of `block` going forward on `batch` sequences of `sequence` tokens; backward does twice the FLOPs.
 
     Of one of `tensor` ranks: products, attention and what lies between them are its part, norms and what is added to
-    the residual stream whole (Korthikanti et al. 2022, §4.2.1). What the ranks exchange is model/exchange.py's.
+    the residual stream whole, or with `sequence_parallel` 1/t of the tokens too (Korthikanti et al. 2022, §4.2). What
+    the ranks exchange is in model/exchange.py.
 
     Saved bytes are what torch's autograd and the trainer's own functions keep (Korthikanti et al. 2022, §4.1, with
     fused attention): of every step its input. Dropout keeps nothing: its backward draws the mask again.
     """
     head = block.kind == "head"
     weights = vocabulary(spec, tensor) * spec.hidden if head else num_held(block.parameters, tensor)
-    return _cost(block.kind, weights, _Pieces(spec, batch, sequence, dtype.bytes, tensor))
+    return _cost(
+        block.kind, weights, _Pieces(spec, batch, sequence, dtype.bytes, tensor, tensor if sequence_parallel else 1)
+    )
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -71,23 +83,27 @@ _MASK_BYTES, _MASK_KERNELS = (8 + 2 * 16 + 3 * (16 + 16 + 24) + 2 * 16) // 2 + 4
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The steps that blocks are made of, each as its cost on one of `tensor` ranks. `size`: bytes of an element."""
+    """The steps that blocks are made of, each as its cost on one of `tensor` ranks.
+
+    `size`: bytes of an element; `cuts`: into how many parts the sequence is cut outside of products and attention.
+    """
 
     spec: ModelSpec
     batch: int
     sequence: int
     size: int
     tensor: int
+    cuts: int
 
     def embedding(self) -> list[Cost]:
         """Rows looked up, and those of the positions added."""
         h, tokens = self.spec.hidden, self.batch * self.sequence
         lookup = replace(self._elements(2 * h, kernels=1), saved=Bytes(8 * tokens))
         indices = Cost(Flops(0), Bytes(8 * tokens), 0, Bytes(0))
-        positions = [self._elements(2 * h, kernels=2)] if self.spec.family == "gpt" else []
+        positions = [self._outside(2 * h, kernels=2)] if self.spec.family == "gpt" else []
         # which tokens are another rank's, a byte each, and their rows set to zero
         others = [replace(self._elements(2 * h, kernels=7), saved=Bytes(tokens))] if self.tensor > 1 else []
-        return [lookup, indices, *others, *positions, *self._dropout(tokens * h, self.spec.hidden_dropout)]
+        return [lookup, indices, *others, *positions, *self._dropout(tokens * h // self.cuts, self.spec.hidden_dropout)]
 
     def layer(self) -> list[Cost]:
         """24·s·b·h² + 4·s²·b·h FLOPs with a GELU's f = 4h (Narayanan et al. 2021, appendix)."""
@@ -96,19 +112,19 @@ class _Pieces:
         width = queries + 2 * keys  # of a token's queries, keys and values together
         added = [
             # behind the sum over the ranks, where a bias is no part of the product
-            *([self._elements(2 * h, kernels=1)] if self.tensor > 1 and self.spec.family == "gpt" else []),
-            *self._dropout(self.batch * self.sequence * h, self.spec.hidden_dropout),
-            self._elements(3 * h, kernels=1),
+            *([self._outside(2 * h, kernels=1)] if self.tensor > 1 and self.spec.family == "gpt" else []),
+            *self._dropout(self.batch * self.sequence * h // self.cuts, self.spec.hidden_dropout),
+            self._outside(3 * h, kernels=1),
         ]
-        products = [self._product(h, width), self._product(queries, h), self._product(f, h)]
+        products = [self._gathered(h, width), self._product(queries, h), self._product(f, h)]
         common = [*products, *self._attention(queries, keys), *added, *added]
         if self.spec.family == "gpt":
             gelu = self._elements(2 * f, kernels=1, saved=f)
-            return [*common, self._layer_norm(), self._layer_norm(), self._product(h, f), gelu]
+            return [*common, self._layer_norm(), self._layer_norm(), self._gathered(h, f), gelu]
         # turned in place by 4 kernels on halves and 2 that write them back
         rotation = self._elements(7 * (width - keys), kernels=6)
         swiglu = self._elements(5 * f, kernels=2, saved=2 * f)
-        return [*common, self._rms_norm(), rotation, self._rms_norm(), self._product(h, 2 * f), swiglu]
+        return [*common, self._rms_norm(), rotation, self._rms_norm(), self._gathered(h, 2 * f), swiglu]
 
     def head(self) -> list[Cost]:
         """The final norm, the product with the vocabulary and the loss."""
@@ -118,7 +134,7 @@ class _Pieces:
         loss = self._elements(3 * v, kernels=3, saved=v)
         scalar = self.size if self.tensor == 1 else 0
         targets = Cost(Flops(0), Bytes(0), 0, Bytes(8 * self.batch * self.sequence + scalar))
-        return [norm, self._product(h, v), loss, targets]
+        return [norm, self._gathered(h, v), loss, targets]
 
     def weights(self, numel: int) -> Cost:
         """Parameters, read once."""
@@ -140,14 +156,26 @@ class _Pieces:
         return [Cost(Flops(0), Bytes(traffic), _MASK_KERNELS + 2, Bytes(0))] if rate else []
 
     def _layer_norm(self) -> Cost:
-        return self._elements(2 * self.spec.hidden, kernels=1, saved=self.spec.hidden + 2)  # mean and deviation
+        return self._outside(2 * self.spec.hidden, kernels=1, saved=self.spec.hidden + 2)  # mean and deviation
 
     def _rms_norm(self) -> Cost:
-        return self._elements(7 * self.spec.hidden, kernels=6, saved=self.spec.hidden + 1)
+        return self._outside(7 * self.spec.hidden, kernels=6, saved=self.spec.hidden + 1)
 
     def _product(self, n: int, m: int) -> Cost:
         """Each token's n elements times an n × m matrix: reads n, writes m, keeps n."""
         return replace(self._elements(n + m, kernels=1, saved=n), flops=Flops(2 * self.batch * self.sequence * n * m))
+
+    def _gathered(self, n: int, m: int) -> Cost:
+        """A product of what is outside: where the sequence is cut it is gathered, and only the rank's part kept."""
+        product = self._product(n, m)
+        if self.cuts == 1:
+            return product
+        return total([replace(product, saved=Bytes(product.saved // self.cuts)), self._elements(2 * n, kernels=1)])
+
+    def _outside(self, moved: int, *, kernels: int, saved: int = 0) -> Cost:
+        """As `_elements`, of the rank's part of the sequence."""
+        one = self._elements(moved, kernels=kernels, saved=saved)
+        return replace(one, traffic=Bytes(one.traffic // self.cuts), saved=Bytes(one.saved // self.cuts))
 
     def _elements(self, moved: int, *, kernels: int, saved: int = 0) -> Cost:
         """`moved` elements of each token read and written, `saved` kept."""

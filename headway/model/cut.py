@@ -50,3 +50,18 @@ def check(spec: ModelSpec, tensor: int) -> None:
             f"parallel.tensor {tensor} does not divide {' and '.join(wrong)}: each tensor rank has whole heads and an "
             f"equal part of the feed-forward. Use parallel.tensor {' or '.join(legal)}{other}."
         )
+
+
+def check_sequence(length: int, tensor: int) -> None:
+    """Raises PlanError where a sequence of `length` tokens cannot be cut over so many tensor ranks."""
+    if tensor == 1:
+        raise PlanError(
+            "parallel.sequence_parallel cuts the sequence over tensor ranks, of which there is 1 (parallel.tensor). "
+            "Use parallel.tensor 2 or more, or leave sequence_parallel out."
+        )
+    if rest := length % tensor:
+        below, above = length - rest, length - rest + tensor
+        raise PlanError(
+            f"parallel.sequence_parallel cuts data.sequence_length {length} over {tensor} tensor ranks, which leaves "
+            f"{rest}. Use data.sequence_length {f'{below} or {above}' if below else above}, or another parallel.tensor."
+        )

@@ -7,54 +7,82 @@ from headway.model.block import Block
 from headway.model.spec import ModelSpec
 from headway.units import Bytes, Dtype
 
-Collective = Literal["all_reduce"]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a collective. `bytes`: of the buffer that it reduces."""
+    """One call of a collective. `bytes`: of the whole buffer, which is reduced, gathered, or reduced and scattered."""
 
     kind: Collective
     bytes: Bytes
 
 
-def forward(spec: ModelSpec, block: Block, *, batch: int, sequence: int, dtype: Dtype, tensor: int) -> tuple[Call, ...]:
+def forward(
+    spec: ModelSpec,
+    block: Block,
+    *,
+    batch: int,
+    sequence: int,
+    dtype: Dtype,
+    tensor: int,
+    sequence_parallel: bool = False,
+) -> tuple[Call, ...]:
     """Calls of `block` going forward on `batch` sequences of `sequence` tokens over `tensor` ranks, in their order.
 
     A layer sums what attention and feed-forward add, the embedding its rows (Shoeybi et al. 2019, §3); the head's
-    cross entropy needs the largest logit of each token, then the sum of the exponentials and the target's logit.
+    cross entropy needs the largest logit of each token, then the sum of the exponentials and the target's logit. With
+    the sequence cut, sums are scattered, and gathered before the next product (Korthikanti et al. 2022, §4.2.2).
     """
     if tensor == 1:
         return ()
     tokens = batch * sequence
+    size = Bytes(tokens * spec.hidden * dtype.bytes)
+    gathered, summed = _around(size, sequence_parallel=sequence_parallel)
     match block.kind:
         case "embedding":
-            return (_all_reduce(tokens * spec.hidden, dtype),)
+            return summed
         case "layer":
-            return (_all_reduce(tokens * spec.hidden, dtype),) * 2
+            return (*gathered, *summed) * 2
         case "head":
-            return (_all_reduce(tokens, dtype), _all_reduce(2 * tokens, dtype))
+            loss = (Bytes(tokens * dtype.bytes), Bytes(2 * tokens * dtype.bytes))
+            return (*gathered, *(Call("all_reduce", each) for each in loss))
         case _:
             assert_never(block.kind)
 
 
 def backward(
-    spec: ModelSpec, block: Block, *, batch: int, sequence: int, dtype: Dtype, tensor: int
+    spec: ModelSpec,
+    block: Block,
+    *,
+    batch: int,
+    sequence: int,
+    dtype: Dtype,
+    tensor: int,
+    sequence_parallel: bool = False,
 ) -> tuple[Call, ...]:
-    """Calls of `block` going backward: the gradient of what column-parallel products took is summed."""
+    """Calls of `block` going backward: the gradient of what column-parallel products took is summed.
+
+    With the sequence cut, the gradient of a sum is gathered, and so is once more what such a product took, of which
+    only a rank's part was kept.
+    """
     if tensor == 1:
         return ()
-    one = _all_reduce(batch * sequence * spec.hidden, dtype)
+    size = Bytes(batch * sequence * spec.hidden * dtype.bytes)
+    gathered, summed = _around(size, sequence_parallel=sequence_parallel)
     match block.kind:
         case "embedding":
-            return ()
+            return gathered
         case "layer":
-            return (one, one)
+            return (*gathered, *gathered, *summed) * 2
         case "head":
-            return (one,)
+            return (*gathered, *summed)
         case _:
             assert_never(block.kind)
 
 
-def _all_reduce(elements: int, dtype: Dtype) -> Call:
-    return Call("all_reduce", Bytes(elements * dtype.bytes))
+def _around(size: Bytes, *, sequence_parallel: bool) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """What happens to an activation where all ranks need all of it, and where their parts of a sum meet."""
+    if sequence_parallel:
+        return (Call("all_gather", size),), (Call("reduce_scatter", size),)
+    return (), (Call("all_reduce", size),)

@@ -43,6 +43,8 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
     model, cluster = _model(job.model), _cluster(job.cluster, folder)
     _check_sizes(job, model)
     cut.check(model, parallel.tensor)
+    if parallel.sequence_parallel:
+        cut.check_sequence(job.data.sequence_length, parallel.tensor)
     place = layout(tensor=parallel.tensor, data=parallel.data, pipeline=parallel.pipeline)
     if place.world > cluster.num_devices:
         raise PlanError(
@@ -73,6 +75,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         train=job.train,
         checkpoint=job.checkpoint,
         run=job.run,
+        sequence_parallel=parallel.sequence_parallel,
     )
 
 
@@ -190,7 +193,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
         raise PlanError("parallel: auto needs the planner, which is not built yet. Name the axes: pipeline, data.")
     assert isinstance(parallel, Parallel)
     later: dict[str, tuple[Any, Any]] = {
-        "parallel.sequence_parallel": (parallel.sequence_parallel, False),
         "parallel.zero": (parallel.zero, 0),
         "parallel.offload": (parallel.offload, Offload()),
         "parallel.disk_path": (parallel.disk_path, None),

@@ -34,7 +34,8 @@ class Plan:
     """Model, cluster, layout, placement and schedule of a job, with everything derived already computed.
 
     `stages`: for each stage the names of its blocks, in order, and `split` who cut the model so. `schedule` has all
-    passes applied; `evaluation` is forward-only. `num_microbatches` is per data rank and step.
+    passes applied; `evaluation` is forward-only. `num_microbatches` is per data rank and step. `sequence_parallel`: the
+    tensor ranks cut the sequence where they do not cut the layers.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Plan:
     train: Train
     checkpoint: Checkpoint
     run: Run
+    sequence_parallel: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a file whose parts do not belong together; `build` makes only plans that do."""
@@ -76,7 +78,10 @@ class Plan:
         wanted, found = [b.name for b in blocks(self.model)], [name for stage in self.stages for name in stage]
         if found != wanted:
             raise PlanError(f"the stages hold {len(found)} blocks, not the model's {len(wanted)} in order.")
-        cut.check(self.model, self.layout.size("tensor"))
+        tensor = self.layout.size("tensor")
+        cut.check(self.model, tensor)
+        if self.sequence_parallel:
+            cut.check_sequence(self.data.sequence_length, tensor)
         if not (self.stages[0] and self.stages[-1]):
             raise PlanError("the embedding is not in the first stage, or the head not in the last.")
 

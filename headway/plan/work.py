@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.model import exchange
-from headway.model.block import Block
 from headway.model.cost import Cost, cost, total
 from headway.model.exchange import Call
 from headway.model.unit import Unit
@@ -73,14 +72,19 @@ def group_edge(ranks: Iterable[int]) -> str:
 
 
 def message_bytes(plan: Plan) -> Bytes:
-    """Size of the tensor that passes between stages: micro-batch × sequence × hidden."""
-    elements = plan.train.microbatch * plan.data.sequence_length * plan.model.hidden
+    """Size of the tensor that passes between stages: micro-batch × sequence (or a rank's part of it) × hidden."""
+    elements = plan.train.microbatch * (plan.data.sequence_length // sequence_cuts(plan)) * plan.model.hidden
     return Bytes(elements * plan.train.precision.bytes)
+
+
+def sequence_cuts(plan: Plan) -> int:
+    """Into how many parts tensor ranks cut the sequence outside of products and attention."""
+    return plan.layout.size("tensor") if plan.sequence_parallel else 1
 
 
 def unit_cost(plan: Plan, unit: Unit) -> Cost:
     """Cost of a unit going forward on one micro-batch, on one of its tensor ranks."""
-    return _sum(plan, unit.blocks, tensor=unit.tensor)
+    return total(cost(plan.model, block, **_sizes(plan)) for block in unit.blocks)
 
 
 def model_flops_per_token(plan: Plan) -> float:
@@ -88,14 +92,16 @@ def model_flops_per_token(plan: Plan) -> float:
 
     Of the whole model: what padding of the vocabulary adds on tensor ranks does not count.
     """
-    forward = sum(_sum(plan, stage, tensor=1).flops for stage in plan.blocks)
+    alone = _sizes(plan) | {"tensor": 1, "sequence_parallel": False}
+    forward = sum(cost(plan.model, block, **alone).flops for stage in plan.blocks for block in stage)
     return 3 * forward / (plan.train.microbatch * plan.data.sequence_length)
 
 
 def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action = operation.action
-    members, tensor = plan.blocks[_stage(action)], plan.layout.size("tensor")
-    done = _sum(plan, members, trains=program.trains, tensor=tensor)
+    members, sizes = plan.blocks[_stage(action)], _sizes(plan)
+    model = plan.model if program.trains else plan.model.without_dropout
+    done = total(cost(model, block, **sizes) for block in members)
     takes = {"activations": done.saved} if program.trains else {}
     gives: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
@@ -103,23 +109,26 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
         takes |= {"messages": message_bytes(plan)} if sent else {}
         # a received input is among the saved tensors from here on
         gives |= {"messages": message_bytes(plan)} if received else {}
-    calls = [call for block in members for call in exchange.forward(plan.model, block, **_sizes(plan), tensor=tensor)]
+    calls = [call for block in members for call in exchange.forward(model, block, **sizes)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
     return replace(both, flops=done.flops, traffic=done.traffic, kernels=done.kernels, takes=takes, gives=gives)
 
 
 def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action, part = operation.action, operation.part
-    names, tensor = program.parts_of(action).computed, plan.layout.size("tensor")
-    members = [block for u in plan.units_of_stage(_stage(action)) if part in ("", u.name) for block in u.blocks]
-    done = _sum(plan, members, tensor=tensor)
+    names, sizes = program.parts_of(action).computed, _sizes(plan)
+    units = [unit for unit in plan.units_of_stage(_stage(action)) if part in ("", unit.name)]
+    members = [block for unit in units for block in unit.blocks]
+    done = total(cost(plan.model, block, **sizes) for block in members)
     gives = {"activations": done.saved}
     takes: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_B), _has(program, action, Kind.SEND_B)
     if not _passes_on(plan, action, received=received, sent=sent):
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[-1:]) else {}
         takes |= {"messages": message_bytes(plan)} if sent and part in ("", *names[:1]) else {}
-    calls = [call for block in members for call in exchange.backward(plan.model, block, **_sizes(plan), tensor=tensor)]
+    calls = [call for block in members for call in exchange.backward(plan.model, block, **sizes)]
+    if plan.sequence_parallel and program.schedule.final.get(_stage(action)) == action:
+        calls += [call for unit in units for call in _gradients_in_parts(plan, unit)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
     flops, traffic, kernels = Flops(2 * done.flops), Bytes(2 * done.traffic), 2 * done.kernels
     return replace(both, flops=flops, traffic=traffic, kernels=kernels, takes=takes, gives=gives)
@@ -159,14 +168,21 @@ def _collectives(ranks: tuple[int, ...], calls: list[Call]) -> Work:
     return Work(edge=group_edge(ranks), group=ranks, bytes=Bytes(sum(c.bytes for c in calls)), calls=tuple(calls))
 
 
-def _sum(plan: Plan, members: Iterable[Block], *, trains: bool = True, tensor: int) -> Cost:
-    model = plan.model if trains else plan.model.without_dropout
-    return total(cost(model, block, **_sizes(plan), tensor=tensor) for block in members)
+def _gradients_in_parts(plan: Plan, unit: Unit) -> list[Call]:
+    """The sums of the gradients of which each tensor rank has that of its part of the sequence."""
+    sizes = [held.stop - held.start for held, copies in unit.copies if copies > 1]
+    return [Call("all_reduce", Bytes(n * plan.train.reduce_dtype.bytes)) for n in sizes if n]
 
 
 def _sizes(plan: Plan) -> dict[str, Any]:
-    """Of a micro-batch, as the model's formulas want them."""
-    return {"batch": plan.train.microbatch, "sequence": plan.data.sequence_length, "dtype": plan.train.precision}
+    """Of a micro-batch on a tensor rank, as the model's formulas want them."""
+    return {
+        "batch": plan.train.microbatch,
+        "sequence": plan.data.sequence_length,
+        "dtype": plan.train.precision,
+        "tensor": plan.layout.size("tensor"),
+        "sequence_parallel": plan.sequence_parallel,
+    }
 
 
 def _has(program: Program, action: Action, kind: Kind) -> bool:

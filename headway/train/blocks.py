@@ -29,10 +29,10 @@ def forward(
     draw: Draw | None = None,
     axis: TensorAxis = ALONE,
 ) -> Tensor:
-    """The block's output for its input: tokens [b, s] or activations [b, s, h] → [b, s, h].
+    """The block's output for its input: tokens [b, s] or activations [b, s, h] → [b, s, h] (or a part of the sequence).
 
     The head gives the summed loss (a scalar) where there are targets, else the logits [b, s, v]. Without a draw there
-    is no dropout. `p` are this rank's parts along `axis`; inputs and outputs are whole.
+    is no dropout. `p` are this rank's parts along `axis`.
     """
     match block.kind:
         case "embedding":
@@ -49,19 +49,17 @@ def embedding(spec: ModelSpec, p: Leaves, tokens: Tensor, draw: Draw | None, axi
     """The tokens' rows, plus those of their positions where they are learned."""
     x = axis.lookup(tokens, p["tokens"])
     if "positions" in p:
-        x = x + p["positions"][: tokens.shape[1]]
-    return dropout(x, spec.hidden_dropout, draw, "embedding")
+        x = x + axis.positions(p["positions"], tokens.shape[1])
+    return dropout(x, spec.hidden_dropout, draw, "embedding", axis.outside)
 
 
 def layer(spec: ModelSpec, name: str, p: Leaves, x: Tensor, draw: Draw | None, axis: TensorAxis) -> Tensor:
     """A transformer layer, normalised before attention and before the feed-forward."""
-    normal = axis.enter(_norm(p, "attention_norm", x))
-    attended = attention(spec, name, _linear(p, "attention.qkv", normal), draw, axis)
-    added = _summed(p, "attention.output", attended, axis)
-    x = x + dropout(added, spec.hidden_dropout, draw, f"{name}.attention")
-    normal = axis.enter(_norm(p, "feed_forward_norm", x))
-    added = _summed(p, "feed_forward.down", _gated(p, normal), axis)
-    return x + dropout(added, spec.hidden_dropout, draw, f"{name}.feed_forward")
+    qkv = _product(p, "attention.qkv", _norm(p, "attention_norm", x), axis)
+    added = _summed(p, "attention.output", attention(spec, name, qkv, draw, axis), axis)
+    x = x + dropout(added, spec.hidden_dropout, draw, f"{name}.attention", axis.outside)
+    added = _summed(p, "feed_forward.down", _gated(p, _norm(p, "feed_forward_norm", x), axis), axis)
+    return x + dropout(added, spec.hidden_dropout, draw, f"{name}.feed_forward", axis.outside)
 
 
 def attention(spec: ModelSpec, name: str, qkv: Tensor, draw: Draw | None, axis: TensorAxis) -> Tensor:
@@ -84,30 +82,31 @@ def attention(spec: ModelSpec, name: str, qkv: Tensor, draw: Draw | None, axis: 
 
 def head(spec: ModelSpec, p: Leaves, x: Tensor, targets: Tensor | None, axis: TensorAxis) -> Tensor:
     """Final norm and vocabulary projection; the loss is summed over targets that are not IGNORE."""
-    normal = axis.enter(_norm(p, "norm", x))
-    logits = F.linear(normal, p["output"] if "output" in p else p["tokens"])
+    logits = axis.product(_norm(p, "norm", x), p["output"] if "output" in p else p["tokens"], None)
     if targets is None:
         return logits
     return axis.cross_entropy(logits.flatten(0, 1), targets.flatten(), spec.vocabulary)
 
 
-def _gated(p: Leaves, x: Tensor) -> Tensor:
+def _gated(p: Leaves, x: Tensor, axis: TensorAxis) -> Tensor:
     """What the feed-forward's last product takes: [b, s, h] → [b, s, f], by SwiGLU where there is a gate, else GELU."""
     if "feed_forward.gate_up.weight" in p:
-        return swiglu(_linear(p, "feed_forward.gate_up", x))
-    return F.gelu(_linear(p, "feed_forward.up", x), approximate="tanh")
+        return swiglu(_product(p, "feed_forward.gate_up", x, axis))
+    return F.gelu(_product(p, "feed_forward.up", x, axis), approximate="tanh")
 
 
-def _linear(p: Leaves, name: str, x: Tensor) -> Tensor:
-    return F.linear(x, p[f"{name}.weight"], p.get(f"{name}.bias"))
+def _product(p: Leaves, name: str, x: Tensor, axis: TensorAxis) -> Tensor:
+    """A product whose outputs the ranks have parts of."""
+    return axis.product(x, p[f"{name}.weight"], p.get(f"{name}.bias"))
 
 
 def _summed(p: Leaves, name: str, x: Tensor, axis: TensorAxis) -> Tensor:
     """A product whose inputs the ranks have parts of; the bias is added once, to the sum."""
+    weight, bias = p[f"{name}.weight"], p.get(f"{name}.bias")
     if axis.size == 1:
-        return _linear(p, name, x)
-    y = axis.leave(F.linear(x, p[f"{name}.weight"]))
-    return y + p[f"{name}.bias"] if f"{name}.bias" in p else y
+        return F.linear(x, weight, bias)
+    y = axis.leave(F.linear(x, weight))
+    return y if bias is None else y + bias
 
 
 def _norm(p: Leaves, name: str, x: Tensor) -> Tensor:

@@ -16,6 +16,9 @@ from headway.train import device as devices
 from headway.units import Bytes
 
 T = TypeVar("T")
+# torch 2.13 calls them by new names, and warns of the old ones, which are all that 2.11 has
+_gather: Callable[..., Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_scatter: Callable[..., Any] = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 class PeerLostError(JobError):
@@ -77,6 +80,16 @@ class Comm:
         op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         call = _guarded(lambda: dist.all_reduce(tensor, op, group=self._groups[ranks], async_op=True))
         return Transfer(group_edge(ranks), Bytes(tensor.nbytes), call)
+
+    def all_gather(self, whole: torch.Tensor, part: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
+        """Fill `whole` with the `part` of each of `ranks` in their order, one after another."""
+        call = _guarded(lambda: _gather(whole, part, group=self._groups[ranks], async_op=True))
+        return Transfer(group_edge(ranks), Bytes(whole.nbytes), call)
+
+    def reduce_scatter(self, part: torch.Tensor, whole: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
+        """Fill `part` with this rank's one of the equal parts of the sum of `whole` over `ranks`."""
+        call = _guarded(lambda: _scatter(part, whole, group=self._groups[ranks], async_op=True))
+        return Transfer(group_edge(ranks), Bytes(whole.nbytes), call)
 
 
 def start(plan: Plan, worker: Worker) -> torch.device:

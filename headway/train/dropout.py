@@ -61,12 +61,14 @@ class Dropping(Context, Protocol):
     cut: Cut
 
 
-def dropout(x: Tensor, rate: float, draw: Draw | None, site: str) -> Tensor:
+def dropout(x: Tensor, rate: float, draw: Draw | None, site: str, cut: Cut = WHOLE) -> Tensor:
     """`x` with a share `rate` of its elements zeroed and the rest scaled by 1/(1 − rate); without a draw, `x` itself.
+
+    `cut`: which part of what is dropped `x` is.
 
     Keeps nothing for the backward, which draws the mask again.
     """
-    return x if draw is None or not rate else _dropout(x, rate, draw.key(site))
+    return x if draw is None or not rate else _dropout(x, rate, draw.key(site), cut)
 
 
 def keep(
@@ -106,16 +108,16 @@ def apply(x: Tensor, rate: float, key: int, cut: Cut = WHOLE) -> Tensor:
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Dropping, x: Tensor, rate: float, key: int) -> Tensor:
-        ctx.rate, ctx.key = rate, key
-        return apply(x, rate, key)
+    def forward(ctx: Dropping, x: Tensor, rate: float, key: int, cut: Cut) -> Tensor:
+        ctx.rate, ctx.key, ctx.cut = rate, key, cut
+        return apply(x, rate, key, cut)
 
     @staticmethod
-    def backward(ctx: Dropping, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return apply(gradient, ctx.rate, ctx.key), None, None
+    def backward(ctx: Dropping, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return apply(gradient, ctx.rate, ctx.key, ctx.cut), None, None, None
 
 
-_dropout: Callable[[Tensor, float, int], Tensor] = _Dropout.apply
+_dropout: Callable[[Tensor, float, int, Cut], Tensor] = _Dropout.apply
 
 
 def _outputs(seed: int, z: Tensor) -> Tensor:

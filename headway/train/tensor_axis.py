@@ -9,8 +9,8 @@ from torch.nn import functional as F  # noqa: N812 -- the field's name for it
 
 from headway.data.samples import IGNORE
 from headway.plan.work import group_edge
-from headway.train.comm import Comm
-from headway.train.dropout import Context
+from headway.train.comm import Comm, Transfer
+from headway.train.dropout import WHOLE, Context, Cut
 from headway.train.stage import Done
 from headway.units import Bytes
 
@@ -18,11 +18,17 @@ from headway.units import Bytes
 class TensorAxis:
     """This rank's place among those that cut each layer (Shoeybi et al. 2019, §3); alone, nothing is exchanged.
 
-    Each method is a step of the arithmetic with its own backward. A collective has ended when the step has.
+    With `cuts_sequence`, activations between a sum and the next product are a rank's part of the sequence (Korthikanti
+    et al. 2022, §4.2.2): `outside` says which. Each method is a step of the arithmetic with its own backward. A
+    collective has ended when the step has.
     """
 
-    def __init__(self, comm: Comm | None = None, ranks: tuple[int, ...] = (0,), index: int = 0) -> None:
+    def __init__(
+        self, comm: Comm | None = None, ranks: tuple[int, ...] = (0,), index: int = 0, *, cuts_sequence: bool = False
+    ) -> None:
         self.ranks, self.index, self.size = ranks, index, len(ranks)
+        self.cuts_sequence = cuts_sequence
+        self.outside = Cut(1, index, self.size) if cuts_sequence else WHOLE
         self._comm = comm
         self._moved = 0
 
@@ -34,18 +40,35 @@ class TensorAxis:
     def sum_(self, x: Tensor, *, largest: bool = False) -> Tensor:
         """`x` summed over the ranks in place (or the largest of each element), outside autograd."""
         assert self._comm is not None
-        transfer = self._comm.all_reduce(x, self.ranks, largest=largest)
-        transfer.wait()
-        self._moved += transfer.bytes
+        self._end(self._comm.all_reduce(x, self.ranks, largest=largest))
         return x
 
-    def enter(self, x: Tensor) -> Tensor:
-        """`x`, which all ranks have, on its way into products that each has a part of: gradients are summed."""
-        return x if self.size == 1 else _enter(x, self)
+    def gather(self, x: Tensor) -> Tensor:
+        """[b, s/t, h] of each rank → [b, s, h] on all, outside autograd."""
+        assert self._comm is not None
+        whole = x.new_empty((self.size, *x.shape))
+        self._end(self._comm.all_gather(whole, x.contiguous(), self.ranks))
+        return whole.transpose(0, 1).flatten(1, 2)
+
+    def scatter(self, x: Tensor) -> Tensor:
+        """[b, s, h], summed over the ranks → this rank's [b, s/t, h], outside autograd."""
+        assert self._comm is not None
+        parts = x.reshape(len(x), self.size, -1, x.shape[-1]).transpose(0, 1).contiguous()
+        part = torch.empty_like(parts[0])
+        self._end(self._comm.reduce_scatter(part, parts, self.ranks))
+        return part
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """A column-parallel product: of what all ranks have (or have parts of) with this rank's rows of a weight."""
+        if self.cuts_sequence:
+            return _gathered_product(x, weight, bias, self)
+        return F.linear(x if self.size == 1 else _enter(x, self), weight, bias)
 
     def leave(self, x: Tensor) -> Tensor:
-        """The sum of the ranks' `x`, which is overwritten; its gradient is every rank's."""
-        return x if self.size == 1 else _leave(x, self)
+        """The sum of the ranks' `x`, which is overwritten, or this rank's part of the sum."""
+        if self.size == 1:
+            return x
+        return _scatter(x, self) if self.cuts_sequence else _leave(x, self)
 
     def lookup(self, tokens: Tensor, rows: Tensor) -> Tensor:
         """The tokens' rows of the vocabulary, of which this rank has `rows`: [b, s] → [b, s, h]."""
@@ -54,6 +77,11 @@ class TensorAxis:
         local = tokens - self.index * len(rows)
         others = (local < 0) | (local >= len(rows))
         return self.leave(F.embedding(local.masked_fill_(others, 0), rows).masked_fill(others[..., None], 0.0))
+
+    def positions(self, rows: Tensor, length: int) -> Tensor:
+        """The rows of a sequence's positions that are outside: all, or this rank's part."""
+        each = length // self.outside.count
+        return rows[self.outside.index * each : (self.outside.index + 1) * each]
 
     def cross_entropy(self, logits: Tensor, targets: Tensor, vocabulary: int) -> Tensor:
         """The loss summed over targets [N] that are not IGNORE, of this rank's part of the logits [N, v] (overwritten).
@@ -64,9 +92,14 @@ class TensorAxis:
             return F.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
         return _cross_entropy(logits, targets, self, vocabulary)
 
+    def _end(self, transfer: Transfer) -> None:
+        transfer.wait()
+        self._moved += transfer.bytes
+
 
 class _Exchanging(Context, Protocol):
     axis: TensorAxis
+    biased: bool
 
 
 class _Enter(torch.autograd.Function):
@@ -89,6 +122,36 @@ class _Leave(torch.autograd.Function):
     @staticmethod
     def backward(ctx: _Exchanging, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient, None
+
+
+class _Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: _Exchanging, x: Tensor, axis: TensorAxis) -> Tensor:
+        ctx.axis = axis
+        return axis.scatter(x)
+
+    @staticmethod
+    def backward(ctx: _Exchanging, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.axis.gather(gradient), None
+
+
+class _GatheredProduct(torch.autograd.Function):
+    """Keeps this rank's part of its input, and gathers the rest once more for the backward."""
+
+    @staticmethod
+    def forward(ctx: _Exchanging, x: Tensor, weight: Tensor, bias: Tensor | None, axis: TensorAxis) -> Tensor:
+        ctx.axis = axis
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+        return F.linear(axis.gather(x), weight, bias)
+
+    @staticmethod
+    def backward(ctx: _Exchanging, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        rows = gradient.flatten(0, 1)
+        of_weight = rows.T @ ctx.axis.gather(x).flatten(0, 1)
+        of_bias = rows.sum(0) if ctx.biased else None
+        return ctx.axis.scatter(gradient @ weight), of_weight, of_bias, None
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -129,6 +192,8 @@ def _places(targets: Tensor, first: int, size: int) -> tuple[Tensor, Tensor]:
 
 _enter: Callable[[Tensor, TensorAxis], Tensor] = _Enter.apply
 _leave: Callable[[Tensor, TensorAxis], Tensor] = _Leave.apply
+_scatter: Callable[[Tensor, TensorAxis], Tensor] = _Scatter.apply
+_gathered_product: Callable[[Tensor, Tensor, Tensor | None, TensorAxis], Tensor] = _GatheredProduct.apply
 _cross_entropy: Callable[[Tensor, Tensor, TensorAxis, int], Tensor] = _CrossEntropy.apply
 
 ALONE = TensorAxis()

@@ -11,7 +11,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from headway.data.samples import IGNORE
 from headway.model.block import SHARED, Block
 from headway.plan.plan import Plan
-from headway.plan.work import TOTALS
+from headway.plan.work import TOTALS, sequence_cuts
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import Program
 from headway.train import blocks
@@ -68,10 +68,11 @@ class TorchStage:
         self.rate = 0.0  # the learning rate of this step; the loop sets it
         self._last = len(plan.stages) - 1
         self._units_of = {stage: plan.units_of_stage(stage) for stage in plan.schedule.stages(self._pipeline)}
-        self._axis = TensorAxis(comm, plan.layout.group(rank, "tensor"), self._tensor)
+        group = plan.layout.group(rank, "tensor")
+        self._axis = TensorAxis(comm, group, self._tensor, cuts_sequence=plan.sequence_parallel)
         self._world, self._data_group = tuple(range(plan.layout.world)), plan.layout.group(rank, "data")
         self._sharers = {name: plan.group(rank, unit.unit) for name, unit in self.units.items()}
-        self._shape = (plan.train.microbatch, plan.data.sequence_length, plan.model.hidden)
+        self._shape = (plan.train.microbatch, plan.data.sequence_length // sequence_cuts(plan), plan.model.hidden)
         self._box = _Inbox()
         self._outputs: dict[Place, Tensor] = {}
         self._input_gradients: dict[Place, Tensor] = {}
@@ -137,11 +138,14 @@ class TorchStage:
         place = (stage, microbatch)
         islands = self._islands[place]
         gradient = self._gradient(place)
+        final = self.program.schedule.final.get(stage) == Action(Kind.BACKWARD, stage, microbatch)
         while islands:
             name, x, made = islands.pop()
             torch.autograd.backward(made, gradient)
             if x.grad is not None:
                 gradient, x.grad = x.grad, None
+            if final and self._axis.cuts_sequence:
+                self._sum_gradients_in_parts(self.units[name])
             if name == unit:
                 break
         if islands:
@@ -209,6 +213,12 @@ class TorchStage:
         square, loss, stop, tokens = self._packed.tolist()
         self.totals = Totals(square, loss / max(tokens, 1.0), stop=stop > 0, tokens=tokens)
         return self.totals
+
+    def _sum_gradients_in_parts(self, unit: FlatUnit) -> None:
+        """Sum those of what each tensor rank holds whole but has used on its part of the sequence."""
+        for held, copies in unit.unit.copies:
+            if copies > 1 and held.stop > held.start:
+                self._axis.sum_(unit.grads[held])
 
     def _gradient(self, place: Place) -> Tensor:
         """The gradient that the next unit's backward starts from; the loss is a mean over the batch's valid tokens."""

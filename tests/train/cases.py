@@ -1,6 +1,6 @@
 """The layouts that the numbers and the conformance of the trainer are tested on; no torch here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,6 +33,7 @@ class Case:
     hidden_dropout: float = 0.0
     tensor: int = 1
     vocabulary: int = 260
+    sequence_parallel: bool = False
 
     @property
     def world(self) -> int:
@@ -50,7 +51,10 @@ class Case:
         rates = f"-dropped-{self.attention_dropout}-{self.hidden_dropout}"
         dropped = rates if self.attention_dropout or self.hidden_dropout else ""
         tensor = f"-T{self.tensor}-vocabulary-{self.vocabulary}" if self.tensor > 1 else ""
-        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}{tensor}"
+        sequence = "-sequence" if self.sequence_parallel else ""
+        return (
+            f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}{tensor}{sequence}"
+        )
 
     @property
     def model(self) -> dict[str, object]:
@@ -64,6 +68,7 @@ class Case:
             model=self.model,
             parallel=Parallel(
                 tensor=self.tensor,
+                sequence_parallel=self.sequence_parallel,
                 pipeline=self.pipeline,
                 data=self.data,
                 chunks=self.chunks,
@@ -171,7 +176,8 @@ def splits() -> list[Case]:
 def tensors() -> list[Case]:
     """Tensor {2,4} × pipeline {1,2,4} × chunks {1,2} × data {1,2,4} up to 8 ranks, both families, tied or not.
 
-    A vocabulary of 97 is padded over 2 and over 4 ranks, one of 260 is not. Each third drops.
+    Each with the sequence whole and cut. A vocabulary of 97 is padded over 2 and over 4 ranks, one of 260 is not. Each
+    third drops.
     """
     layouts = [
         (t, p, v, d) for t in (2, 4) for p in (1, 2, 4) for v in (1, 2) for d in (1, 2, 4) if t * p * d <= MAX_WORLD
@@ -190,12 +196,12 @@ def tensors() -> list[Case]:
     found += [Case(2, 1, 2, "1f1b", 2, tensor=2, key_value_heads=heads, **masked) for heads in (0, 2)]
     found.append(Case(2, 1, 2, "gpipe", 4, tensor=2, layers=1, split="E|tL"))
     found.append(Case(3, 1, 1, "1f1b", 4, tensor=2, layers=2, split="Ett||L", tied=False))  # passes on
-    return found
+    return [replace(case, sequence_parallel=cut) for case in found for cut in (False, True)]
 
 
 def sampled_tensors() -> list[Case]:
     """Each axis of `tensors` at each of its values."""
-    return [case for i, case in enumerate(tensors()) if case.valid or i % 5 == 0]
+    return [case for i, case in enumerate(tensors()) if case.valid or i % 11 == 0]
 
 
 def single_precision() -> list[Case]:
