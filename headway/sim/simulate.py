@@ -53,10 +53,12 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
 def _kinds(program: Program) -> tuple[Column, Column]:
     """Operations of one row that differ in their micro-batch only are of one kind: they do the same.
 
+    Not the last backward of a stage, which may complete gradients over the tensor axis.
     [kinds]: the place of the first of each; [n]: the kind of every operation.
     """
     every = program.operations
-    alike = pack(every.kinds, every.stages, program.ranks * len(every.names) + every.parts)
+    last = np.isin(every.codes, [action.code for action in program.schedule.final.values()])
+    alike = pack(every.kinds, every.stages, 2 * (program.ranks * len(every.names) + every.parts) + last)
     _, first, kinds = np.unique(alike, return_index=True, return_inverse=True)
     return first, kinds
 

@@ -83,12 +83,12 @@ class Comm:
 
     def all_gather(self, whole: torch.Tensor, part: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
         """Fill `whole` with the `part` of each of `ranks` in their order, one after another."""
-        call = _guarded(lambda: _gather(whole, part, group=self._groups[ranks], async_op=True))
+        call = _guarded(lambda: _gather(whole.view(-1), part.view(-1), group=self._groups[ranks], async_op=True))
         return Transfer(group_edge(ranks), Bytes(whole.nbytes), call)
 
     def reduce_scatter(self, part: torch.Tensor, whole: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
         """Fill `part` with this rank's one of the equal parts of the sum of `whole` over `ranks`."""
-        call = _guarded(lambda: _scatter(part, whole, group=self._groups[ranks], async_op=True))
+        call = _guarded(lambda: _scatter(part.view(-1), whole.view(-1), group=self._groups[ranks], async_op=True))
         return Transfer(group_edge(ranks), Bytes(whole.nbytes), call)
 
 

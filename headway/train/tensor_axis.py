@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 -- the field's name for it
+from torch.nn.functional import cross_entropy, embedding, linear
 
 from headway.data.samples import IGNORE
 from headway.plan.work import group_edge
@@ -62,7 +62,7 @@ class TensorAxis:
         """A column-parallel product: of what all ranks have (or have parts of) with this rank's rows of a weight."""
         if self.cuts_sequence:
             return _gathered_product(x, weight, bias, self)
-        return F.linear(x if self.size == 1 else _enter(x, self), weight, bias)
+        return linear(x if self.size == 1 else _enter(x, self), weight, bias)
 
     def leave(self, x: Tensor) -> Tensor:
         """The sum of the ranks' `x`, which is overwritten, or this rank's part of the sum."""
@@ -73,10 +73,10 @@ class TensorAxis:
     def lookup(self, tokens: Tensor, rows: Tensor) -> Tensor:
         """The tokens' rows of the vocabulary, of which this rank has `rows`: [b, s] → [b, s, h]."""
         if self.size == 1:
-            return F.embedding(tokens, rows)
+            return embedding(tokens, rows)
         local = tokens - self.index * len(rows)
         others = (local < 0) | (local >= len(rows))
-        return self.leave(F.embedding(local.masked_fill_(others, 0), rows).masked_fill(others[..., None], 0.0))
+        return self.leave(embedding(local.masked_fill_(others, 0), rows).masked_fill(others[..., None], 0.0))
 
     def positions(self, rows: Tensor, length: int) -> Tensor:
         """The rows of a sequence's positions that are outside: all, or this rank's part."""
@@ -89,7 +89,7 @@ class TensorAxis:
         `vocabulary` is the true size, beyond which logits are padding and count nowhere.
         """
         if self.size == 1:
-            return F.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
+            return cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
         return _cross_entropy(logits, targets, self, vocabulary)
 
     def _end(self, transfer: Transfer) -> None:
@@ -143,7 +143,7 @@ class _GatheredProduct(torch.autograd.Function):
         ctx.axis = axis
         ctx.save_for_backward(x, weight)
         ctx.biased = bias is not None
-        return F.linear(axis.gather(x), weight, bias)
+        return linear(axis.gather(x), weight, bias)
 
     @staticmethod
     def backward(ctx: _Exchanging, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
