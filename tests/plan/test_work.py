@@ -194,3 +194,32 @@ def test_messages_pass_between_equal_tensor_coordinates_and_gradients_among_data
     assert (reduced.edge, reduced.bytes) == ("{1,3}", 4 * layer.numel)
     shared = _work(plan, 0, "0REDUCE_GRAD/tokens")
     assert (shared.edge, shared.bytes) == ("{0,2,4,6}", V * H * 4 // 2)
+
+
+def test_with_the_sequence_cut_a_message_is_a_ranks_part_and_the_last_backward_sums_gradients_over_tensor(plan_of):
+    """The gradients of norms, positions and added biases: of each rank's part of the sequence until then."""
+    plan = _plan(
+        plan_of, {"tensor": 2, "pipeline": 2, "data": 1, "sequence_parallel": True, "split": "Ett|ttL", "unit_bytes": 1}
+    )
+    one = B * S * H * 4
+    assert message_bytes(plan) == one // 2
+    assert _work(plan, 1, "0SEND_F0").bytes == one // 2
+    assert [call.kind for call in _work(plan, 0, "0F0").calls] == ["reduce_scatter"] + [
+        "all_gather",
+        "reduce_scatter",
+    ] * 4
+    usual, last = _work(plan, 0, "0B0").calls, _work(plan, 0, f"0B{M - 1}").calls
+    assert last[: len(usual)] == usual
+    # layers: two norms of 2h, two biases of h; positions
+    expected = [4 * 256 * H, 4 * 6 * H, 4 * 6 * H]
+    assert [(call.kind, call.bytes) for call in last[len(usual) :]] == [("all_reduce", size) for size in expected]
+
+
+def test_the_last_backward_of_each_unit_sums_its_own_gradients_over_tensor(plan_of):
+    sections = {"tensor": 2, "pipeline": 1, "data": 2, "sequence_parallel": True, "unit_bytes": 1}
+    plan = _plan(plan_of, sections)
+    last = f"0B{M - 1}"
+    each = [_work(plan, 0, f"{last}/{unit.name}") for unit in plan.units_of_stage(0)]
+    assert sum(done.bytes for done in each) == _work(plan, 0, last).bytes
+    layer = _work(plan, 0, f"{last}/layers.1").calls
+    assert [call.bytes for call in layer] == [4 * B * S * H] * 6 + [4 * 6 * H]

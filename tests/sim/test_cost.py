@@ -21,8 +21,8 @@ def _seconds(**fields):
     return seconds(Work(**fields), CLUSTER, Dtype.FLOAT32)
 
 
-def _all_reduce(ranks, *sizes, **fields):
-    calls = tuple(Call("all_reduce", size) for size in sizes)
+def _all_reduce(ranks, *sizes, kind="all_reduce", **fields):
+    calls = tuple(Call(kind, size) for size in sizes)
     return _seconds(edge="{…}", group=ranks, bytes=sum(sizes), calls=calls, **fields)
 
 
@@ -62,3 +62,12 @@ def test_what_computes_and_exchanges_takes_both_times_one_after_another():
     computing = _seconds(flops=10**12)
     each = [_all_reduce((0, 1), size) for size in (1000, 5000)]
     assert _all_reduce((0, 1), 1000, 5000, flops=10**12) == pytest.approx(computing + sum(each))
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_gathering_and_scattering_together_take_as_long_as_reducing_for_all(n):
+    """Korthikanti et al. 2022, §4.2.2: sequence parallelism moves no more bytes."""
+    ranks, size = tuple(range(n)), 10**8
+    parts = [_all_reduce(ranks, size, kind=kind) for kind in ("all_gather", "reduce_scatter")]
+    assert sum(parts) == pytest.approx(_all_reduce(ranks, size))
+    assert parts[0] == parts[1]
