@@ -146,6 +146,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
     chunks = schedule.num_stages // schedule.num_ranks
     cores, place = built.cluster.shared_cores, built.cluster
     groups = [(axis, layout.groups(axis)) for axis, size in layout.sizes if size > 1]
+    cut = ", the sequence cut over the tensor ranks" if built.sequence_parallel else ""
     shared = f" ({model.key_value_heads} key-value)" if model.key_value_heads != model.heads else ""
     return [
         (
@@ -162,7 +163,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
             else f"{place.name}: {place.nodes} node of {cores} cores and {show_bytes(place.device.memory)}, "
             f"shared by its ranks",
         ),
-        ("layout", f"{' × '.join(f'{axis} {size}' for axis, size in layout.sizes)} = {layout.world} ranks"),
+        ("layout", f"{' × '.join(f'{axis} {size}' for axis, size in layout.sizes)} = {layout.world} ranks{cut}"),
         *((f"{axis} groups", some([group(g) for g in all_], "groups")) for axis, all_ in groups),
         (
             "batch",

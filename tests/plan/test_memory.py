@@ -197,3 +197,32 @@ def test_tensor_ranks_hold_alike_and_together_the_model_once_but_for_copies_and_
     for group in plan.layout.groups("tensor"):
         assert len({found[rank] for rank in group}) == 1
     assert plan.num_parameters == _parameters(plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "pipeline", "published"), [("gpt-175b", 1, 8, 9816), ("gpt-22b", 4, 1, 10022)]
+)
+def test_activations_of_megatrons_tensor_ranks_with_the_sequence_cut(name, batch, pipeline, published):
+    """Megatron's estimate in MiB for tensor 8, the core of attention not kept: 34·s·b·h/t a layer.
+
+    The first of the pipeline's ranks holds as many micro-batches as there are ranks, which together are every layer
+    once. Beside them: tokens and the mask behind the embedding; without a pipeline, the head's input and its logits.
+    """
+    spec, s, tensor = PRESETS[name], 2048, 8
+    sizes = {"batch": batch, "sequence": s, "core": False, "tensor": tensor, "sequence_parallel": True}
+    layers = spec.layers * korthikanti_activations(spec, **sizes)
+    embedding = pipeline * s * batch * (8 + spec.hidden) / tensor
+    head = 4 * s * batch * (spec.hidden + spec.vocabulary) / tensor if pipeline == 1 else 0
+    assert round((layers + embedding + head) / 2**20) == published
+
+
+@pytest.mark.parametrize("tensor", [2, 4])
+def test_our_own_activations_of_a_tensor_rank_are_korthikantis_without_dropout(tensor):
+    """Without and with the sequence cut: less two masks, and beside it the statistics, as on one rank."""
+    b, s = 2, 32
+    for cut in (False, True):
+        sizes = {"batch": b, "sequence": s, "tensor": tensor, "sequence_parallel": cut}
+        theirs = korthikanti_activations(TINY, core=False, **sizes)
+        ours = cost(TINY, blocks(TINY)[1], dtype=Dtype.FLOAT32, **sizes).saved
+        outside = s * b // (tensor if cut else 1)
+        assert ours == 2 * (theirs - 2 * outside * TINY.hidden) + 4 * (4 * outside + s * b * TINY.heads // tensor)

@@ -45,10 +45,22 @@ def batch(case: Case, plan: Plan, step: int) -> tuple[torch.Tensor, torch.Tensor
     return tokens, targets
 
 
+class Faulty(TorchStage):
+    """Stages of which a fault may spoil one gradient, of a norm at the end of a unit, before it is counted."""
+
+    spoiled = False
+
+    def total(self) -> comm.Transfer:
+        if self.spoiled:
+            unit = next(unit for unit in reversed(self.units.values()) if unit.unit.blocks)
+            unit.grads[-1] = math.nan
+        return super().total()
+
+
 def one(case: Case) -> dict[str, object]:
     plan, rank = case.plan(), dist.get_rank()
     channel = comm.Comm(plan, rank)
-    stage = TorchStage(plan, plan.program, rank, torch.device("cpu"), channel)
+    stage = Faulty(plan, plan.program, rank, torch.device("cpu"), channel)
     trainer = Trainer(plan, stage, lambda *_: None)
     coord = plan.layout.coord(rank)
     mine = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
@@ -112,6 +124,7 @@ def one(case: Case) -> dict[str, object]:
         "live": live,
         "shared": shared,
         "largest": largest,
+        "fault": fault(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else None,
         "flops": flops(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else (0, 0),
     }
 
@@ -127,6 +140,16 @@ def difference(unit: FlatUnit, flat: torch.Tensor, expected: dict[str, torch.Ten
         assert mine.isfinite().all()
         worst = max(worst, (mine - wanted).abs().max().item())
     return worst
+
+
+def fault(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[bool, bool]:
+    """One more step, in which the last rank has a NaN: whether this rank thinks all is well, and whether it updated."""
+    stage = trainer.stage
+    before = {name: unit.params.detach().clone() for name, unit in stage.units.items()}
+    stage.spoiled = stage.rank == plan.layout.world - 1
+    finite = trainer.train_step(Batch(tokens.numpy(), targets.numpy())).finite
+    stage.spoiled = False
+    return finite, any(not torch.equal(unit.params, before[name]) for name, unit in stage.units.items())
 
 
 def flops(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[int, int]:
@@ -147,6 +170,7 @@ def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
     out["replicas"] = [[ranks[r]["digest"] for r in group] for group in layout.groups("data")]
     out["replicated"] = [[ranks[r]["replicated"] for r in group] for group in layout.groups("tensor")]
     out["shared"] = [[s for r in group if (s := ranks[r]["shared"])] for group in layout.groups("data", "pipeline")]
+    out["fault"] = [r["fault"] for r in ranks]
     out["flops"] = [r["flops"] for r in ranks]
     out["largest"] = max(r["largest"] for r in ranks)
     for player in ("spans", "null"):

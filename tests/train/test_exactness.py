@@ -29,7 +29,7 @@ def played(request, tmp_path_factory):
     cases += splits()
     cases += sampled_tensors() if request.param == "sampled" else tensors()
     everything = [*cases, *single_precision(), SAME_JOB, SAME_JOB, SAME_LLAMA, SAME_LLAMA]
-    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=400 if len(cases) < 99 else 1200)
+    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=600 if len(cases) < 199 else 3000)
     assert set(found) >= {case.id for case in cases}
     return found
 
@@ -47,6 +47,22 @@ def test_the_sample_touches_every_axis():
     assert axes["attention_dropout"] == {0.0, 0.3}
     assert axes["hidden_dropout"] == {0.0, 0.2}
     assert len(axes["clip"]) == len(axes["unit_bytes"]) == len(axes["valid"]) == 2
+
+
+def test_the_sample_touches_every_axis_of_the_tensor_layouts():
+    axes = defaultdict(set)
+    for case in sampled_tensors():
+        for axis, value in asdict(case).items():
+            axes[axis].add(value)
+    assert axes["tensor"] == {2, 4}
+    assert axes["pipeline"] >= axes["data"] == {1, 2, 4}
+    assert axes["chunks"] == {1, 2}
+    assert axes["vocabulary"] == {97, 260}
+    assert axes["key_value_heads"] == {0, 2, 4}
+    assert axes["tied"] == axes["sequence_parallel"] == {True, False}
+    assert {(case.tensor, case.sequence_parallel, case.hidden_dropout > 0) for case in sampled_tensors()} == {
+        (tensor, cut, dropped) for tensor in (2, 4) for cut in (True, False) for dropped in (True, False)
+    }
 
 
 @pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "gathered", "evaluation"])
@@ -99,6 +115,12 @@ def test_gradients_of_what_tensor_ranks_hold_whole_are_the_same_to_the_bit(playe
         for each in played[case.id]:
             assert {len(group) for group in each["replicated"]} == {case.tensor}
             assert all(len(set(group)) == 1 for group in each["replicated"]), case.id
+
+
+def test_a_nan_that_one_tensor_rank_has_in_a_norms_gradient_keeps_all_ranks_from_updating(played):
+    for case in sampled_tensors():
+        for each in played[case.id]:
+            assert each["fault"] == [[False, False]] * case.world, case.id
 
 
 def test_planned_flops_of_each_tensor_rank_equal_torchs_counter(played):
