@@ -80,8 +80,8 @@ def one(case: Case) -> dict[str, object]:
         assert math.isfinite(result.grad_norm)
         worst["loss"] = max(worst["loss"], abs(result.loss - loss))
         worst["norm"] = max(worst["norm"], abs(result.grad_norm - norm))
+        gradients = {name: value.grad for name, value in reference.p.items()}
         for unit in stage.units.values():
-            gradients = {name: value.grad for name, value in reference.p.items()}
             worst["gradients"] = max(worst["gradients"], difference(unit, unit.grads, gradients, coord["tensor"]))
         largest = max(largest, *(value.abs().max().item() for value in gradients.values()))
     tokens, targets = batch(case, plan, plan.train.steps)
