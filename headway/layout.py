@@ -62,14 +62,10 @@ class Layout:
 
     def group(self, rank: int, *axes: Axis) -> tuple[int, ...]:
         """Ranks that differ from `rank` only along `axes`, in rank order, `rank` included."""
-        fixed = {axis: index for axis, index in self.coord(rank).items() if axis not in axes}
-        stride, offsets = 1, [[0]]
-        for axis, size in self.sizes:
-            if axis in axes:
-                offsets.append([index * stride for index in range(size)])
-            stride *= size
-        first = self.rank(fixed)
-        return tuple(sorted(first + sum(each) for each in itertools.product(*offsets)))
+        fixed = self.coord(rank)
+        slowest_first = [(axis, range(size) if axis in axes else (fixed[axis],)) for axis, size in reversed(self.sizes)]
+        names, places = zip(*slowest_first, strict=True)
+        return tuple(self.rank(dict(zip(names, place, strict=True))) for place in itertools.product(*places))
 
     def groups(self, *axes: Axis) -> tuple[tuple[int, ...], ...]:
         """All groups along `axes`: a partition of the world, in order of their first rank.

@@ -56,6 +56,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
     from headway.plan.plan import digest
     from headway.plan.stages import layout_text
     from headway.plan.work import model_flops_per_token
+    from headway.report.crossing import crossing
     from headway.report.holdings import dearest, holdings
 
     all_ = holdings(built)
@@ -65,10 +66,11 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
         "digest": digest(built),
         "layout": {axis: built.layout.size(axis) for axis in AXES} | {"world": built.layout.world},
         "groups": {axis: built.layout.groups(axis) for axis in AXES},
+        "tensor_groups_over_nodes": over_nodes.crossing if (over_nodes := crossing(built)) else 0,
         "split": {"name": built.split, "layout": layout_text(built.stages)},
         "stages": [_stage(built, each) for each in all_],
         "dearest": {"stage": worst.stage, "over_mean": over},
-        "parameters": sum(unit.numel for unit in built.units),
+        "parameters": built.num_parameters,
         "flops_per_token": model_flops_per_token(built),
         "schedule": {
             "name": built.schedule.name,
@@ -99,6 +101,7 @@ def _stage(built: "Plan", each: "Holding") -> dict[str, Any]:
 
 def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -> None:
     from headway.cli.show import console, facts, title
+    from headway.report.crossing import crossing_text
     from headway.report.holdings import dearest_text, holdings
     from headway.report.memory import recipe
     from headway.units import show_bytes
@@ -109,8 +112,9 @@ def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -
     out.print()
     all_ = holdings(built)
     out.print(_stages(all_))
-    if said := dearest_text(all_):
-        out.print(said)
+    for said in (dearest_text(all_), crossing_text(built)):
+        if said:
+            out.print(said)
     for unit in built.units:
         if len(unit.stages) > 1:
             stages = " and ".join(map(str, unit.stages))
@@ -139,10 +143,10 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
     from headway.units import show_bytes, show_count
 
     model, layout, schedule = built.model, built.layout, built.schedule
-    parameters = sum(unit.numel for unit in built.units)
     chunks = schedule.num_stages // schedule.num_ranks
     cores, place = built.cluster.shared_cores, built.cluster
     groups = [(axis, layout.groups(axis)) for axis, size in layout.sizes if size > 1]
+    cut = ", the sequence cut over the tensor ranks" if built.sequence_parallel else ""
     shared = f" ({model.key_value_heads} key-value)" if model.key_value_heads != model.heads else ""
     return [
         (
@@ -150,7 +154,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
             f"{model.family}: {model.layers} layers, hidden {model.hidden}, heads {model.heads}{shared}, "
             f"vocabulary {model.vocabulary}",
         ),
-        ("parameters", f"{show_count(parameters)} ({parameters:,})"),
+        ("parameters", f"{show_count(built.num_parameters)} ({built.num_parameters:,})"),
         ("FLOPs a token", f"{show_count(model_flops_per_token(built))} forward and backward"),
         (
             "cluster",
@@ -159,7 +163,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
             else f"{place.name}: {place.nodes} node of {cores} cores and {show_bytes(place.device.memory)}, "
             f"shared by its ranks",
         ),
-        ("layout", f"{' × '.join(f'{axis} {size}' for axis, size in layout.sizes)} = {layout.world} ranks"),
+        ("layout", f"{' × '.join(f'{axis} {size}' for axis, size in layout.sizes)} = {layout.world} ranks{cut}"),
         *((f"{axis} groups", some([group(g) for g in all_], "groups")) for axis, all_ in groups),
         (
             "batch",

@@ -15,7 +15,8 @@ SHARED = "tokens"  # the unit that holds a tied token embedding
 class Parameter:
     """One named tensor of the model. Neighbours with one `leaf` are one tensor in memory, stacked along dim 0.
 
-    `name` is global (the same under every layout); `leaf` is the short name that the block's arithmetic uses.
+    `name` and `shape` are global (the same under every layout); `leaf` is the short name that the block's arithmetic
+    uses. `cut` is the dim along which tensor ranks cut it (Shoeybi et al. 2019, §3), None where each holds it whole.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Parameter:
     leaf: str
     decayed: bool
     init: Literal["normal", "residual", "zeros", "ones"]
+    cut: int | None = None
 
     @property
     def numel(self) -> int:
@@ -43,7 +45,8 @@ def blocks(spec: ModelSpec) -> tuple[Block, ...]:
     """The model from input to output: embedding, layers, head. A tied token embedding is in neither (see `shared`)."""
     h = spec.hidden
     learned = spec.family == "gpt"  # a llama turns its queries and keys by their positions instead
-    embedding = [_normal("embedding.positions.weight", (spec.positions, h), "positions")] if learned else []
+    positions = Parameter("embedding.positions.weight", (spec.positions, h), "positions", decayed=True, init="normal")
+    embedding = [positions] if learned else []
     head = [*_norm("head.norm", spec)]
     if not spec.tied:
         embedding.insert(0, _tokens(spec))
@@ -80,12 +83,12 @@ def _layer(name: str, spec: ModelSpec) -> tuple[Parameter, ...]:
             return (
                 *_norm(f"{name}.attention_norm", spec),
                 *qkv,
-                *(_zeros(f"{name}.attention.{x}.bias", rows[x], "attention.qkv.bias") for x in "qkv"),
+                *(_zeros(f"{name}.attention.{x}.bias", rows[x], "attention.qkv.bias", cut=0) for x in "qkv"),
                 output,
                 _zeros(f"{name}.attention.output.bias", h, "attention.output.bias"),
                 *_norm(f"{name}.feed_forward_norm", spec),
                 _normal(f"{name}.feed_forward.up.weight", (f, h), "feed_forward.up.weight"),
-                _zeros(f"{name}.feed_forward.up.bias", f, "feed_forward.up.bias"),
+                _zeros(f"{name}.feed_forward.up.bias", f, "feed_forward.up.bias", cut=0),
                 down,
                 _zeros(f"{name}.feed_forward.down.bias", h, "feed_forward.down.bias"),
             )
@@ -112,12 +115,15 @@ def _norm(name: str, spec: ModelSpec) -> tuple[Parameter, ...]:
 
 
 def _normal(name: str, shape: tuple[int, ...], leaf: str) -> Parameter:
-    return Parameter(name, shape, leaf, decayed=True, init="normal")
+    """A column-parallel product's weight, or an embedding: each rank has some of the rows (outputs, tokens)."""
+    return Parameter(name, shape, leaf, decayed=True, init="normal", cut=0)
 
 
 def _residual(name: str, shape: tuple[int, ...], leaf: str) -> Parameter:
-    return Parameter(name, shape, leaf, decayed=True, init="residual")
+    """A row-parallel product's weight: each rank has the columns (inputs) that the product before it makes."""
+    return Parameter(name, shape, leaf, decayed=True, init="residual", cut=1)
 
 
-def _zeros(name: str, size: int, leaf: str) -> Parameter:
-    return Parameter(name, (size,), leaf, decayed=False, init="zeros")
+def _zeros(name: str, size: int, leaf: str, cut: int | None = None) -> Parameter:
+    """A bias: cut with the outputs that it is added to, or whole and added once, when the ranks' parts are summed."""
+    return Parameter(name, (size,), leaf, decayed=False, init="zeros", cut=cut)

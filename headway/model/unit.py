@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.model.block import SHARED, Block, Parameter, num_parameters, shared
+from headway.model.cut import num_held
 from headway.model.spec import ModelSpec
 from headway.units import Bytes, Dtype
 
@@ -12,51 +13,77 @@ from headway.units import Bytes, Dtype
 class Unit:
     """One or more neighbouring blocks of one stage; or weights that two stages share, which is a unit without blocks.
 
-    `parameters` are in the order of the flat buffer: decayed ones first, so that each optimizer group is one slice.
+    `parameters` are in the order of the flat buffer: decayed ones first, so that each optimizer group is one slice, and
+    those that the `tensor` ranks cut in the middle, so that they are one slice too.
     """
 
     name: str
     stages: tuple[int, ...]
     blocks: tuple[Block, ...]
     parameters: tuple[Parameter, ...]
+    tensor: int = 1
 
     @property
     def numel(self) -> int:
-        """Elements of the flat buffer."""
+        """Elements of a rank's flat buffer: its part of what is cut, padding included, and what each rank has whole."""
+        return num_held(self.parameters, self.tensor)
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of the model that all tensor ranks together hold, each once, without padding."""
         return num_parameters(self.parameters)
 
     @property
     def num_decayed(self) -> int:
-        """Elements of the leading slice that weight decay applies to."""
-        return num_parameters([p for p in self.parameters if p.decayed])
+        """Elements of the flat buffer's leading slice that weight decay applies to."""
+        return num_held([p for p in self.parameters if p.decayed], self.tensor)
+
+    @property
+    def copies(self) -> tuple[tuple[slice, int], ...]:
+        """The flat buffer as slices, each with the number of tensor ranks that hold the same elements."""
+        sizes = (num_held([p for p in self.parameters if _place(p) == i], self.tensor) for i in range(4))
+        first, *cut, last = sizes
+        end = first + sum(cut)
+        found = ((slice(0, first), self.tensor), (slice(first, end), 1), (slice(end, end + last), self.tensor))
+        return found if self.tensor > 1 else ((slice(0, end + last), 1),)
 
 
-def units(spec: ModelSpec, stages: Sequence[Sequence[Block]], *, unit_bytes: Bytes, dtype: Dtype) -> tuple[Unit, ...]:
+def units(
+    spec: ModelSpec, stages: Sequence[Sequence[Block]], *, unit_bytes: Bytes, dtype: Dtype, tensor: int = 1
+) -> tuple[Unit, ...]:
     """All units of the model, in stage order; the shared one last.
 
-    Neighbouring small blocks of a stage are merged while together they stay within `unit_bytes`; none is ever split.
+    Neighbouring small blocks of a stage are merged while a rank's part of them together stays within `unit_bytes`;
+    none is ever split.
     """
     found: list[Unit] = []
     for stage, members in enumerate(stages):
         run: list[Block] = []
         for block in members:
-            if run and _size([*run, block], dtype) > unit_bytes:
-                found.append(_unit(stage, run))
+            if run and _size([*run, block], dtype, tensor) > unit_bytes:
+                found.append(_unit(stage, run, tensor))
                 run = []
             run.append(block)
         if run:
-            found.append(_unit(stage, run))
+            found.append(_unit(stage, run, tensor))
     both = shared(spec)
     if both:
-        found.append(Unit(SHARED, tuple(sorted({0, len(stages) - 1})), (), both))
+        found.append(Unit(SHARED, tuple(sorted({0, len(stages) - 1})), (), both, tensor))
     return tuple(found)
 
 
-def _size(run: Sequence[Block], dtype: Dtype) -> int:
-    return sum(num_parameters(block.parameters) for block in run) * dtype.bytes
+def _size(run: Sequence[Block], dtype: Dtype, tensor: int) -> int:
+    return sum(num_held(block.parameters, tensor) for block in run) * dtype.bytes
 
 
-def _unit(stage: int, run: Sequence[Block]) -> Unit:
+def _unit(stage: int, run: Sequence[Block], tensor: int) -> Unit:
     name = run[0].name if len(run) == 1 else f"{run[0].name}–{run[-1].name}"
-    parameters = sorted((p for block in run for p in block.parameters), key=lambda p: not p.decayed)
-    return Unit(name, (stage,), tuple(run), tuple(parameters))
+    parameters = sorted((p for block in run for p in block.parameters), key=_place)
+    return Unit(name, (stage,), tuple(run), tuple(parameters), tensor)
+
+
+def _place(parameter: Parameter) -> int:
+    """0 and 1 are decayed, 1 and 2 are cut."""
+    if parameter.decayed:
+        return 0 if parameter.cut is None else 1
+    return 3 if parameter.cut is None else 2

@@ -9,6 +9,7 @@ from headway.cluster.spec import Cluster
 from headway.data.tokenizer import BYTE_VOCABULARY, BYTES, NONE
 from headway.errors import PlanError, nearest
 from headway.layout import layout
+from headway.model import cut
 from headway.model import spec as models
 from headway.model.spec import ModelSpec
 from headway.placement import zero
@@ -43,6 +44,9 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
     parallel = _refuse_what_is_not_built(job)
     model, cluster = _model(job.model), _cluster(job.cluster, folder)
     _check_sizes(job, model, cluster)
+    cut.check(model, parallel.tensor)
+    if parallel.sequence_parallel:
+        cut.check_sequence(job.data.sequence_length, parallel.tensor)
     place = layout(tensor=parallel.tensor, data=parallel.data, pipeline=parallel.pipeline)
     if place.world > cluster.num_devices:
         raise PlanError(
@@ -73,6 +77,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         train=job.train,
         checkpoint=job.checkpoint,
         run=job.run,
+        sequence_parallel=parallel.sequence_parallel,
     )
 
 
@@ -209,8 +214,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
         raise PlanError("parallel: auto needs the planner, which is not built yet. Name the axes: pipeline, data.")
     assert isinstance(parallel, Parallel)
     later: dict[str, tuple[Any, Any]] = {
-        "parallel.tensor": (parallel.tensor, 1),
-        "parallel.sequence_parallel": (parallel.sequence_parallel, False),
         "parallel.zero": (parallel.zero, 0),
         "parallel.offload": (parallel.offload, Offload()),
         "parallel.disk_path": (parallel.disk_path, None),

@@ -94,16 +94,20 @@ def states_of(plan: Plan, units: Iterable[Unit]) -> dict[str, Bytes]:
     return {kind: Bytes(size) for kind, size in found.items()}
 
 
-def korthikanti_activations(spec: ModelSpec, *, batch: int, sequence: int, core: bool) -> Bytes:
-    """Bytes that one layer keeps in 16-bit types: s·b·h·(34 + 5·a·s/h) (Korthikanti et al. 2022, §4.1, eq. 1).
+def korthikanti_activations(
+    spec: ModelSpec, *, batch: int, sequence: int, core: bool, tensor: int = 1, sequence_parallel: bool = False
+) -> Bytes:
+    """Bytes that one layer keeps in 16-bit types: s·b·h·(10 + 24/t + 5·a·s/(h·t)) (Korthikanti et al. 2022, §4, eq. 2).
 
-    s `sequence`, b `batch`, h hidden, a heads, for a feed-forward of 4h. `core` counts the part 5·a·s²·b of softmax and
-    attention dropout, which fused attention and selective recompute do not keep (eq. 6). Two of the 34 are the masks
-    of two dropouts, one byte an element, which Headway draws again instead: its own count is `model.cost.cost`.
+    s `sequence`, b `batch`, h hidden, a heads, t `tensor`, for a feed-forward of 4h; with `sequence_parallel` the 10 is
+    over t as well (eq. 4). `core` counts the part 5·a·s²·b of softmax and attention dropout, which fused attention and
+    selective recompute do not keep (eq. 6). Two of the 10 are the masks of two dropouts, one byte an element, which
+    Headway draws again: its own count is `model.cost.cost`.
 
     >>> from headway.model.spec import PRESETS
     >>> korthikanti_activations(PRESETS["gpt-tiny"], batch=2, sequence=32, core=False) == 34 * 32 * 2 * 128
     True
     """
-    kept = 34 * sequence * batch * spec.hidden
-    return Bytes(kept + (5 * spec.heads * sequence**2 * batch if core else 0))
+    elements = sequence * batch * spec.hidden
+    outside = 10 * elements // (tensor if sequence_parallel else 1)
+    return Bytes(outside + (24 * elements + (5 * spec.heads * sequence**2 * batch if core else 0)) // tensor)

@@ -12,6 +12,7 @@ from headway import layout as layouts
 from headway.cluster.spec import Cluster
 from headway.errors import PlanError
 from headway.layout import Layout
+from headway.model import cut
 from headway.model.block import Block, blocks
 from headway.model.spec import ModelSpec
 from headway.model.unit import Unit, units
@@ -33,7 +34,8 @@ class Plan:
     """Model, cluster, layout, placement and schedule of a job, with everything derived already computed.
 
     `stages`: for each stage the names of its blocks, in order, and `split` who cut the model so. `schedule` has all
-    passes applied; `evaluation` is forward-only. `num_microbatches` is per data rank and step.
+    passes applied; `evaluation` is forward-only. `num_microbatches` is per data rank and step. `sequence_parallel`: the
+    tensor ranks cut the sequence where they do not cut the layers.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Plan:
     train: Train
     checkpoint: Checkpoint
     run: Run
+    sequence_parallel: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a file whose parts do not belong together; `build` makes only plans that do."""
@@ -75,6 +78,10 @@ class Plan:
         wanted, found = [b.name for b in blocks(self.model)], [name for stage in self.stages for name in stage]
         if found != wanted:
             raise PlanError(f"the stages hold {len(found)} blocks, not the model's {len(wanted)} in order.")
+        tensor = self.layout.size("tensor")
+        cut.check(self.model, tensor)
+        if self.sequence_parallel:
+            cut.check_sequence(self.data.sequence_length, tensor)
         if not (self.stages[0] and self.stages[-1]):
             raise PlanError("the embedding is not in the first stage, or the head not in the last.")
 
@@ -92,7 +99,13 @@ class Plan:
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """All units, in stage order; a shared weight last."""
-        return units(self.model, self.blocks, unit_bytes=self.unit_bytes, dtype=self.train.precision)
+        tensor = self.layout.size("tensor")
+        return units(self.model, self.blocks, unit_bytes=self.unit_bytes, dtype=self.train.precision, tensor=tensor)
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of the model, each once, however it is laid out."""
+        return sum(unit.num_parameters for unit in self.units)
 
     @cached_property
     def program(self) -> Program:

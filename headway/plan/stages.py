@@ -31,7 +31,7 @@ def split(job: Job, parallel: Parallel, model: ModelSpec, cluster: Cluster) -> S
     each = blocks(model)
     name: SplitName = "balanced" if parallel.split == BALANCED else "by hand"
     if name == "balanced":
-        runs = balanced(_costs(job, model, cluster), parallel.pipeline * parallel.chunks)
+        runs = balanced(_costs(job, parallel, model, cluster), parallel.pipeline * parallel.chunks)
     else:
         runs = by_layers(_by_hand(parallel, model))
     return Split(name, tuple(tuple(each[i].name for i in run) for run in runs))
@@ -46,12 +46,20 @@ def layout_text(stages: Sequence[Sequence[str]]) -> str:
     return pipeline_layout.show([sum(name.startswith("layers.") for name in names) for names in stages])
 
 
-def _costs(job: Job, model: ModelSpec, cluster: Cluster) -> list[int]:
+def _costs(job: Job, parallel: Parallel, model: ModelSpec, cluster: Cluster) -> list[int]:
     """Picoseconds of each block going forward on one micro-batch; backward takes twice as long for all alike."""
     train, device = job.train, cluster.device
     found = []
     for block in blocks(model):
-        one = cost(model, block, batch=train.microbatch, sequence=job.data.sequence_length, dtype=train.precision)
+        one = cost(
+            model,
+            block,
+            batch=train.microbatch,
+            sequence=job.data.sequence_length,
+            dtype=train.precision,
+            tensor=parallel.tensor,
+            sequence_parallel=parallel.sequence_parallel,
+        )
         seconds = device.computing(one.flops, one.traffic, one.kernels, train.precision)
         found.append(round(seconds * _PICOSECONDS))
     return found

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from headway.model.block import Block
+from headway.model import exchange
 from headway.model.cost import Cost, cost, total
+from headway.model.exchange import Call
 from headway.model.unit import Unit
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
@@ -22,7 +24,8 @@ _NO_FLOPS, _NO_BYTES = Flops(0), Bytes(0)
 class Work:
     """What an operation does.
 
-    `edge` as in Span; `group` the ranks that take part in its collective, `bytes` the size of the message or buffer.
+    `edge` as in Span; `group` the ranks that take part in its collectives, `calls` those, one after another; `bytes`
+    the size of the message, or of the collectives' buffers together.
     `takes` is allocated when it starts, `gives` freed when it ends: category → bytes.
     """
 
@@ -32,6 +35,7 @@ class Work:
     edge: str = ""
     group: tuple[int, ...] = ()
     bytes: Bytes = _NO_BYTES
+    calls: tuple[Call, ...] = ()
     takes: dict[str, Bytes] = field(default_factory=dict)
     gives: dict[str, Bytes] = field(default_factory=dict)
 
@@ -41,15 +45,15 @@ def work(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action = operation.action
     match action.kind:
         case Kind.FORWARD:
-            return _forward(plan, program, operation)
+            return _forward(plan, program, rank, operation)
         case Kind.BACKWARD:
-            return _backward(plan, program, operation)
+            return _backward(plan, program, rank, operation)
         case Kind.SEND_F | Kind.SEND_B | Kind.RECV_F | Kind.RECV_B:
             return _message(plan, rank, action)
         case Kind.REDUCE_GRAD:
             return _reduction(plan, rank, next(unit for unit in plan.units if unit.name == operation.part))
         case Kind.BEGIN:
-            return _collective(plan.layout.group(rank, "data"), COUNT_BYTES)
+            return _collectives(plan.layout.group(rank, "data"), [Call("all_reduce", COUNT_BYTES)])
         case Kind.STEP:
             return _step(plan, program, rank, operation.part)
         case _:
@@ -67,25 +71,36 @@ def group_edge(ranks: Iterable[int]) -> str:
 
 
 def message_bytes(plan: Plan) -> Bytes:
-    """Size of the tensor that passes between stages: micro-batch × sequence × hidden."""
-    elements = plan.train.microbatch * plan.data.sequence_length * plan.model.hidden
+    """Size of the tensor that passes between stages: micro-batch × sequence (or a rank's part of it) × hidden."""
+    elements = plan.train.microbatch * (plan.data.sequence_length // sequence_cuts(plan)) * plan.model.hidden
     return Bytes(elements * plan.train.precision.bytes)
 
 
+def sequence_cuts(plan: Plan) -> int:
+    """Into how many parts tensor ranks cut the sequence outside of products and attention."""
+    return plan.layout.size("tensor") if plan.sequence_parallel else 1
+
+
 def unit_cost(plan: Plan, unit: Unit) -> Cost:
-    """Cost of a unit going forward on one micro-batch."""
-    return _sum(plan, unit.blocks)
+    """Cost of a unit going forward on one micro-batch, on one of its tensor ranks."""
+    return total(cost(plan.model, block, **_sizes(plan)) for block in unit.blocks)
 
 
 def model_flops_per_token(plan: Plan) -> float:
-    """FLOPs of forward and backward for one token: matrix products, attention over the full s × s, no recompute."""
-    forward = sum(_sum(plan, stage).flops for stage in plan.blocks)
+    """FLOPs of forward and backward for one token: matrix products, attention over the full s × s, no recompute.
+
+    Of the whole model: what padding of the vocabulary adds on tensor ranks does not count.
+    """
+    alone = _sizes(plan) | {"tensor": 1, "sequence_parallel": False}
+    forward = sum(cost(plan.model, block, **alone).flops for stage in plan.blocks for block in stage)
     return 3 * forward / (plan.train.microbatch * plan.data.sequence_length)
 
 
-def _forward(plan: Plan, program: Program, operation: Operation) -> Work:
+def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action = operation.action
-    done = _sum(plan, plan.blocks[_stage(action)], trains=program.trains)
+    members, sizes = plan.blocks[_stage(action)], _sizes(plan)
+    model = plan.model if program.trains else plan.model.without_dropout
+    done = total(cost(model, block, **sizes) for block in members)
     takes = {"activations": done.saved} if program.trains else {}
     gives: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
@@ -93,21 +108,29 @@ def _forward(plan: Plan, program: Program, operation: Operation) -> Work:
         takes |= {"messages": message_bytes(plan)} if sent else {}
         # a received input is among the saved tensors from here on
         gives |= {"messages": message_bytes(plan)} if received else {}
-    return Work(done.flops, done.traffic, done.kernels, takes=takes, gives=gives)
+    calls = [call for block in members for call in exchange.forward(model, block, **sizes)]
+    both = _collectives(plan.layout.group(rank, "tensor"), calls)
+    return replace(both, flops=done.flops, traffic=done.traffic, kernels=done.kernels, takes=takes, gives=gives)
 
 
-def _backward(plan: Plan, program: Program, operation: Operation) -> Work:
+def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action, part = operation.action, operation.part
-    names = program.parts_of(action).computed
-    members = [u for u in plan.units_of_stage(_stage(action)) if part in ("", u.name)]
-    done = _sum(plan, [block for unit in members for block in unit.blocks])
+    names, sizes = program.parts_of(action).computed, _sizes(plan)
+    units = [unit for unit in plan.units_of_stage(_stage(action)) if part in ("", unit.name)]
+    members = [block for unit in units for block in unit.blocks]
+    done = total(cost(plan.model, block, **sizes) for block in members)
     gives = {"activations": done.saved}
     takes: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_B), _has(program, action, Kind.SEND_B)
     if not _passes_on(plan, action, received=received, sent=sent):
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[-1:]) else {}
         takes |= {"messages": message_bytes(plan)} if sent and part in ("", *names[:1]) else {}
-    return Work(Flops(2 * done.flops), Bytes(2 * done.traffic), 2 * done.kernels, takes=takes, gives=gives)
+    calls = [call for block in members for call in exchange.backward(plan.model, block, **sizes)]
+    if plan.sequence_parallel and program.schedule.final.get(_stage(action)) == action:
+        calls += [call for unit in units for call in _gradients_in_parts(plan, unit)]
+    both = _collectives(plan.layout.group(rank, "tensor"), calls)
+    flops, traffic, kernels = Flops(2 * done.flops), Bytes(2 * done.traffic), 2 * done.kernels
+    return replace(both, flops=flops, traffic=traffic, kernels=kernels, takes=takes, gives=gives)
 
 
 def _passes_on(plan: Plan, action: Action, *, received: bool, sent: bool) -> bool:
@@ -128,7 +151,7 @@ def _message(plan: Plan, rank: int, action: Action) -> Work:
 def _reduction(plan: Plan, rank: int, unit: Unit) -> Work:
     """A unit's gradients summed; in a narrower type they are cast into a buffer, and back when the total needs them."""
     types = dtypes(plan.train)
-    done = _collective(plan.group(rank, unit), Bytes(unit.numel * types.reduced.bytes))
+    done = _collectives(plan.group(rank, unit), [Call("all_reduce", Bytes(unit.numel * types.reduced.bytes))])
     if types.reduced == types.grads or not done.edge:
         return done
     traffic = Bytes(2 * unit.numel * (types.grads.bytes + types.reduced.bytes))
@@ -146,21 +169,34 @@ def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
         return Work(traffic=Bytes(numel * (moved + rounded)), kernels=(3 if types.master else 2) * len(held))
     # each data rank squares its share of the gradients
     traffic = numel * types.grads.bytes // plan.layout.size("data")
-    every = _collective(tuple(range(plan.layout.world)), TOTAL_BYTES)
+    every = _collectives(tuple(range(plan.layout.world)), [Call("all_reduce", TOTAL_BYTES)])
     buffers = sum(_reduction(plan, rank, unit).takes.get("reductions", 0) for unit in held)
     gives = {"reductions": Bytes(buffers)} if buffers else {}
     return replace(every, traffic=Bytes(traffic), kernels=len(held), gives=gives)
 
 
-def _collective(ranks: tuple[int, ...], size: Bytes) -> Work:
-    """A collective's work; among one rank there is nothing to send."""
-    return Work(edge=group_edge(ranks), group=ranks, bytes=size) if len(ranks) > 1 else Work()
+def _collectives(ranks: tuple[int, ...], calls: list[Call]) -> Work:
+    """The work of collectives one after another; among one rank there is nothing to send."""
+    if len(ranks) == 1 or not calls:
+        return Work()
+    return Work(edge=group_edge(ranks), group=ranks, bytes=Bytes(sum(c.bytes for c in calls)), calls=tuple(calls))
 
 
-def _sum(plan: Plan, members: Iterable[Block], *, trains: bool = True) -> Cost:
-    train, sequence = plan.train, plan.data.sequence_length
-    model = plan.model if trains else plan.model.without_dropout
-    return total(cost(model, b, batch=train.microbatch, sequence=sequence, dtype=train.precision) for b in members)
+def _gradients_in_parts(plan: Plan, unit: Unit) -> list[Call]:
+    """The sums of the gradients of which each tensor rank has that of its part of the sequence."""
+    sizes = [held.stop - held.start for held, copies in unit.copies if copies > 1]
+    return [Call("all_reduce", Bytes(n * dtypes(plan.train).grads.bytes)) for n in sizes if n]
+
+
+def _sizes(plan: Plan) -> dict[str, Any]:
+    """Of a micro-batch on a tensor rank, as the model's formulas want them."""
+    return {
+        "batch": plan.train.microbatch,
+        "sequence": plan.data.sequence_length,
+        "dtype": plan.train.precision,
+        "tensor": plan.layout.size("tensor"),
+        "sequence_parallel": plan.sequence_parallel,
+    }
 
 
 def _has(program: Program, action: Action, kind: Kind) -> bool:

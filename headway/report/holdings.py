@@ -22,6 +22,7 @@ NO_BLOCKS = "(passes on)"
 class Holding:
     """One stage. `rank` is its pipeline rank, `ranks` those of the world; a shared weight counts for each stage.
 
+    `parameters` are the model's; of all else, what one rank has.
     `forward` and `backward` are the predicted seconds of one micro-batch on a device of its own, messages left out.
     `saved` are the activations of one micro-batch, of which `in_flight` are kept when the rank keeps most.
     """
@@ -70,7 +71,7 @@ def holdings(plan: Plan) -> tuple[Holding, ...]:
                 # every axis but the pipeline's runs over this stage
                 plan.layout.group(first, "tensor", "context", "data"),
                 blocks_text(names),
-                sum(unit.numel for unit in held),
+                sum(unit.num_parameters for unit in held),
                 forward,
                 backward,
                 Bytes(sum(states_of(plan, held).values())),

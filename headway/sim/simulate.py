@@ -21,12 +21,13 @@ _COMPUTE = LANES.index(Lane.COMPUTE)
 def simulate(plan: Plan, program: Program | None = None) -> Trace:
     """The predicted trace of `program` (default: the plan's training step) on all ranks, memory included.
 
-    Data replicas that share nothing and have links alike do the same at the same time: then one is played for all.
+    Copies of a row (its data and tensor ranks) that share nothing and have links alike do the same at the same time:
+    then one is played for all. Tensor ranks meet inside their operations, which take as long on each.
     """
     program = program or plan.program
     first, kinds = _kinds(program)
-    replicas = plan.layout.size("data")
     ranks_of = _ranks(plan)
+    replicas = len(ranks_of)
     works = [_works(plan, program, first, ranks_of[copy]) for copy in range(replicas)]
     prices = np.array([[cost.seconds(w, plan.cluster, plan.train.precision) for w in of_copy] for of_copy in works])
     alike = not plan.cluster.shared_cores and bool(np.all(prices == prices[0]))
@@ -37,7 +38,7 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     kinds = kinds[graph.source]
     ranks = ranks_of[copies, pipeline]
     starts, ends = engine.play(graph, prices[copies, kinds], _cores(plan, graph, ranks))
-    # what was played once happened on every replica
+    # what was played once happened on every copy
     again = replicas // played
     ranks = np.concatenate([ranks_of[copies + copy, pipeline] for copy in range(again)])
     number = np.concatenate([(copies + copy) * len(first) + kinds for copy in range(again)])
@@ -53,24 +54,28 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
 def _kinds(program: Program) -> tuple[Column, Column]:
     """Operations of one row that differ in their micro-batch only are of one kind: they do the same.
 
+    Not the last backward of a stage, which may complete gradients over the tensor axis.
     [kinds]: the place of the first of each; [n]: the kind of every operation.
     """
     every = program.operations
-    alike = pack(every.kinds, every.stages, program.ranks * len(every.names) + every.parts)
+    last = np.isin(every.codes, [action.code for action in program.schedule.final.values()])
+    alike = pack(every.kinds, every.stages, 2 * (program.ranks * len(every.names) + every.parts) + last)
     _, first, kinds = np.unique(alike, return_index=True, return_inverse=True)
     return first, kinds
 
 
 def _works(plan: Plan, program: Program, first: Column, ranks: Column) -> list[Work]:
-    """What each kind of operation does on a data replica, whose `ranks` are those of the pipeline."""
+    """What each kind of operation does on a copy of the rows, whose `ranks` are those of the pipeline."""
     kinds = zip(ranks[program.ranks[first]].tolist(), program.operations[first], strict=True)
     return [work(plan, program, rank, operation) for rank, operation in kinds]
 
 
 def _ranks(plan: Plan) -> Column:
-    """[data, pipeline]: the rank there."""
-    sizes = plan.layout.size("data"), plan.layout.size("pipeline")
-    return np.array([[plan.layout.rank({"data": d, "pipeline": p}) for p in range(sizes[1])] for d in range(sizes[0])])
+    """[data · tensor, pipeline]: the rank there."""
+    data, tensor, pipeline = (plan.layout.size(axis) for axis in ("data", "tensor", "pipeline"))
+    rank = plan.layout.rank
+    copies = [(d, t) for d in range(data) for t in range(tensor)]
+    return np.array([[rank({"data": d, "tensor": t, "pipeline": p}) for p in range(pipeline)] for d, t in copies])
 
 
 def _cores(plan: Plan, graph: Graph, ranks: Column) -> Shared | None:

@@ -21,6 +21,9 @@ from headway.units import Bytes
 T = TypeVar("T")
 # the watchdog ends what stands still and says why; torch's own limit would come first in a slow save, and not say it
 LIMIT = datetime.timedelta(days=1)
+# torch 2.13 calls them by new names, and warns of the old ones, which are all that 2.11 has
+_gather: Callable[..., Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_scatter: Callable[..., Any] = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 class PeerLostError(JobError):
@@ -68,7 +71,8 @@ class Comm:
         # a group for each direction: on NCCL the messages of a group share a stream, where the two would wait in line
         self._forward = _group(pipeline)
         self._backward = _group(pipeline)
-        for ranks in (layout.group(rank, "data"), *(plan.group(rank, unit) for unit in plan.units_of_rank(rank))):
+        axes = (layout.group(rank, "tensor"), layout.group(rank, "data"))
+        for ranks in (*axes, *(plan.group(rank, unit) for unit in plan.units_of_rank(rank))):
             if ranks not in self._groups:
                 self._groups[ranks] = _group(ranks)
 
@@ -84,14 +88,30 @@ class Comm:
         call = _guarded(lambda: dist.irecv(tensor, source, group=group, tag=tag))
         return self._transfer(edge(source, self.rank), tensor, call, (source,))
 
-    def all_reduce(self, tensor: torch.Tensor, ranks: tuple[int, ...], dtype: torch.dtype | None = None) -> Transfer:
-        """Sum `tensor` in place over `ranks`, as `dtype` if one is given; nothing is sent if this is the only one."""
+    def all_reduce(
+        self, tensor: torch.Tensor, ranks: tuple[int, ...], dtype: torch.dtype | None = None, *, largest: bool = False
+    ) -> Transfer:
+        """Sum `tensor` in place over `ranks`, as `dtype` if one is given, or keep the `largest`.
+
+        Nothing is sent if this is the only rank.
+        """
         if len(ranks) == 1:
             return Transfer("", Bytes(0), None, self.pulse, ("", ()))
+        op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         sent = tensor.to(dtype or tensor.dtype)  # the tensor itself where it is of that type
-        call = _guarded(lambda: dist.all_reduce(sent, group=self._groups[ranks], async_op=True))
+        call = _guarded(lambda: dist.all_reduce(sent, op, group=self._groups[ranks], async_op=True))
         handle = self._transfer(group_edge(ranks), sent, call, ranks)
         return handle if sent is tensor else replace(handle, cast=(sent, tensor))
+
+    def all_gather(self, whole: torch.Tensor, part: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
+        """Fill `whole` with the `part` of each of `ranks` in their order, one after another."""
+        call = _guarded(lambda: _gather(whole.view(-1), part.view(-1), group=self._groups[ranks], async_op=True))
+        return self._transfer(group_edge(ranks), whole, call, ranks)
+
+    def reduce_scatter(self, part: torch.Tensor, whole: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
+        """Fill `part` with this rank's one of the equal parts of the sum of `whole` over `ranks`."""
+        call = _guarded(lambda: _scatter(part.view(-1), whole.view(-1), group=self._groups[ranks], async_op=True))
+        return self._transfer(group_edge(ranks), whole, call, ranks)
 
     def _transfer(self, where: str, tensor: torch.Tensor, call: dist.Work | None, ranks: tuple[int, ...]) -> Transfer:
         """The handle of the operation that the rank is at."""

@@ -27,6 +27,18 @@ class Draw:
         return int.from_bytes(digest[:8], "little", signed=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which part of the dropped tensor a rank has: the `index`-th of `count` equal ones along `dim`."""
+
+    dim: int
+    index: int
+    count: int
+
+
+WHOLE = Cut(0, 0, 1)
+
+
 class Context(Protocol):
     """What torch hands to the forward and the backward of a function."""
 
@@ -46,14 +58,17 @@ class Dropping(Context, Protocol):
 
     rate: float
     key: int
+    cut: Cut
 
 
-def dropout(x: Tensor, rate: float, draw: Draw | None, site: str) -> Tensor:
+def dropout(x: Tensor, rate: float, draw: Draw | None, site: str, cut: Cut = WHOLE) -> Tensor:
     """`x` with a share `rate` of its elements zeroed and the rest scaled by 1/(1 − rate); without a draw, `x` itself.
+
+    `cut`: which part of what is dropped `x` is.
 
     Keeps nothing for the backward, which draws the mask again.
     """
-    return x if draw is None or not rate else _dropout(x, rate, draw.key(site))
+    return x if draw is None or not rate else _dropout(x, rate, draw.key(site), cut)
 
 
 def keep(
@@ -79,23 +94,30 @@ def keep(
     return halves >= int(rate * 2**32) - 2**31
 
 
-def apply(x: Tensor, rate: float, key: int) -> Tensor:
-    """`x` under the whole mask of `key`, outside autograd."""
-    return torch.where(keep(key, rate, x.shape, x.device), x * (1 / (1 - rate)), 0.0)
+def apply(x: Tensor, rate: float, key: int, cut: Cut = WHOLE) -> Tensor:
+    """`x` under the mask of `key`, outside autograd; under its part of the mask where `x` is cut."""
+    if cut.count == 1:
+        kept = keep(key, rate, x.shape, x.device)
+    else:
+        shape = [n * cut.count if dim == cut.dim else n for dim, n in enumerate(x.shape)]
+        start = [n * cut.index if dim == cut.dim else 0 for dim, n in enumerate(x.shape)]
+        part = [slice(first, first + n) for first, n in zip(start, x.shape, strict=True)]
+        kept = keep(key, rate, shape, x.device, part)
+    return torch.where(kept, x * (1 / (1 - rate)), 0.0)
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Dropping, x: Tensor, rate: float, key: int) -> Tensor:
-        ctx.rate, ctx.key = rate, key
-        return apply(x, rate, key)
+    def forward(ctx: Dropping, x: Tensor, rate: float, key: int, cut: Cut) -> Tensor:
+        ctx.rate, ctx.key, ctx.cut = rate, key, cut
+        return apply(x, rate, key, cut)
 
     @staticmethod
-    def backward(ctx: Dropping, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return apply(gradient, ctx.rate, ctx.key), None, None
+    def backward(ctx: Dropping, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return apply(gradient, ctx.rate, ctx.key, ctx.cut), None, None, None
 
 
-_dropout: Callable[[Tensor, float, int], Tensor] = _Dropout.apply
+_dropout: Callable[[Tensor, float, int, Cut], Tensor] = _Dropout.apply
 
 
 def _outputs(seed: int, z: Tensor) -> Tensor:

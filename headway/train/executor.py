@@ -71,8 +71,9 @@ def play(
         note(place)
         start = clock()
         handle = perform(stage, instruction.operation)
-        if handle is None:
-            spans[place] = Span(rank, instruction.lane, instruction.text, Seconds(start), Seconds(clock()))
+        if instruction.lane is Lane.COMPUTE:  # finished, with the collectives inside
+            times = Seconds(start), Seconds(clock())
+            spans[place] = Span(rank, instruction.lane, instruction.text, *times, handle.edge, handle.bytes)
         else:
             pending[instruction.lane].append((place, handle, start))
     for queue in pending.values():

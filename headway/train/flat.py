@@ -1,12 +1,14 @@
 """A unit in memory: parameters and gradients each in one flat buffer, with views for arithmetic and by global name."""
 
 import hashlib
+import math
 from itertools import groupby
 
 import torch
 from torch import Tensor
 
 from headway.model.block import Block, Parameter
+from headway.model.cut import held, part
 from headway.model.spec import ModelSpec
 from headway.model.unit import Unit
 from headway.train.blocks import initial
@@ -14,6 +16,8 @@ from headway.train.blocks import initial
 
 class FlatUnit:
     """The flat buffers `params` and `grads` of one unit; autograd adds straight into `grads`.
+
+    Of what tensor ranks cut, a rank has its part: shapes are what it holds, padding included.
 
     `wide` is the type of the gradients, and of the `master` weights that an optimizer updates, where it is not `dtype`;
     else the parameters are their own master.
@@ -30,7 +34,7 @@ class FlatUnit:
         offset = 0
         for parameter in unit.parameters:
             self._offsets[parameter.name] = offset
-            offset += parameter.numel
+            offset += math.prod(held(parameter, unit.tensor))
         self._leaves = {block.name: self._views(block.parameters) for block in unit.blocks}
         self.shared = {} if unit.blocks else self._views(unit.parameters)
 
@@ -40,19 +44,21 @@ class FlatUnit:
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """Views of `flat` (params, grads, master or an optimizer moment) by global parameter name."""
-        return {p.name: flat[(at := self._offsets[p.name]) : at + p.numel].view(p.shape) for p in self.unit.parameters}
+        return {p.name: self._stacked(flat, [p]) for p in self.unit.parameters}
 
     def slices(self) -> tuple[tuple[slice, bool], ...]:
         """The flat buffer as optimizer groups: (slice, whether weight decay applies)."""
         cut, end = self.unit.num_decayed, self.unit.numel
         return tuple((slice(a, b), decayed) for a, b, decayed in ((0, cut, True), (cut, end, False)) if b > a)
 
-    def initialise(self, spec: ModelSpec, seed: int) -> None:
-        """Fill the weights with their first values: a pure function of seed and name, whatever the layout."""
+    def initialise(self, spec: ModelSpec, seed: int, index: int = 0) -> None:
+        """Fill the weights of tensor rank `index`: a function of seed and name, of which it takes its part."""
         for parameter, view in zip(self.unit.parameters, self.named(self.master).values(), strict=True):
             key = hashlib.sha256(f"{seed}:{parameter.name}".encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
-            view.copy_(initial(parameter.shape, parameter.init, spec.layers, generator))
+            whole = initial(parameter.shape, parameter.init, spec.layers, generator)
+            mine = whole[part(parameter, self.unit.tensor, index)]
+            view[tuple(map(slice, mine.shape))].copy_(mine)  # behind it is padding, which stays zero
         self.round()
 
     @torch.no_grad()
@@ -66,11 +72,15 @@ class FlatUnit:
         found = {}
         for leaf, members in groupby(parameters, key=lambda p: p.leaf):
             stacked = list(members)
-            at = self._offsets[stacked[0].name]
-            size = sum(p.numel for p in stacked)
-            shape = (sum(p.shape[0] for p in stacked), *stacked[0].shape[1:])
-            view = self.params[at : at + size].view(shape).requires_grad_()
+            view = self._stacked(self.params, stacked).requires_grad_()
             view.grad_dtype = self.grads.dtype  # autograd casts each micro-batch's gradient and adds it up there
-            view.grad = self.grads[at : at + size].view(shape)
+            view.grad = self._stacked(self.grads, stacked)
             found[leaf] = view
         return found
+
+    def _stacked(self, flat: Tensor, parameters: list[Parameter]) -> Tensor:
+        """Neighbours in the flat buffer as one tensor, stacked along dim 0."""
+        shapes = [held(p, self.unit.tensor) for p in parameters]
+        at = self._offsets[parameters[0].name]
+        shape = (sum(rows for rows, *_ in shapes), *shapes[0][1:])
+        return flat[at : at + math.prod(shape)].view(shape)

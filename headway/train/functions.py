@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from headway.train import dropout
-from headway.train.dropout import Context, Dropping
+from headway.train.dropout import Context, Cut, Dropping
 
 EPSILON = 1e-5
 
@@ -75,25 +75,25 @@ class _DroppedAttention(torch.autograd.Function):
     """Keeps its inputs and the probabilities before dropout."""
 
     @staticmethod
-    def forward(ctx: Dropping, q: Tensor, k: Tensor, v: Tensor, rate: float, key: int) -> Tensor:
+    def forward(ctx: Dropping, q: Tensor, k: Tensor, v: Tensor, rate: float, key: int, cut: Cut) -> Tensor:
         b, n, s, d = q.shape
         scores = (_grouped(q, k) @ k.mT).view(b, n, s, s) * d**-0.5
         future = torch.ones(s, s, dtype=torch.bool, device=q.device).triu(1)
         probabilities = scores.masked_fill_(future, float("-inf")).softmax(-1)
         ctx.save_for_backward(q, k, v, probabilities)
-        ctx.rate, ctx.key = rate, key
-        return (_grouped(dropout.apply(probabilities, rate, key), k) @ v).view(b, n, s, d)
+        ctx.rate, ctx.key, ctx.cut = rate, key, cut
+        return (_grouped(dropout.apply(probabilities, rate, key, cut), k) @ v).view(b, n, s, d)
 
     @staticmethod
-    def backward(ctx: Dropping, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Dropping, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         q, k, v, probabilities = ctx.saved_tensors
         b, n, s, d = q.shape
         gradient = _grouped(gradient, k)
-        of_v = _grouped(dropout.apply(probabilities, ctx.rate, ctx.key), k).mT @ gradient
-        of_probabilities = dropout.apply((gradient @ v.mT).view(b, n, s, s), ctx.rate, ctx.key)
+        of_v = _grouped(dropout.apply(probabilities, ctx.rate, ctx.key, ctx.cut), k).mT @ gradient
+        of_probabilities = dropout.apply((gradient @ v.mT).view(b, n, s, s), ctx.rate, ctx.key, ctx.cut)
         inner = (of_probabilities * probabilities).sum(-1, keepdim=True)
         of_scores = _grouped(probabilities * (of_probabilities - inner) * d**-0.5, k)
-        return (of_scores @ k).view(b, n, s, d), of_scores.mT @ _grouped(q, k), of_v, None, None
+        return (of_scores @ k).view(b, n, s, d), of_scores.mT @ _grouped(q, k), of_v, None, None, None
 
 
 def wide(x: Tensor) -> Tensor:
@@ -108,7 +108,8 @@ rotate_: Callable[[Tensor, int, int, float], Tensor] = _Rotate.apply
 # gate and up side by side [..., 2f] → SiLU(gate) · up [..., f] (Shazeer 2020)
 swiglu: Callable[[Tensor], Tensor] = _SwiGlu.apply
 # causal attention of q [b, n, s, d] to k and v [b, m, s, d], the probabilities dropped at a rate by a mask's key
-dropped_attention: Callable[[Tensor, Tensor, Tensor, float, int], Tensor] = _DroppedAttention.apply
+# (by its part, where q has some of the heads)
+dropped_attention: Callable[[Tensor, Tensor, Tensor, float, int, Cut], Tensor] = _DroppedAttention.apply
 
 
 def _turn(x: Tensor, heads: int, width: int, theta: float, *, sign: int) -> None:

@@ -124,7 +124,10 @@ class Standstill:
         here, there = self._row(mine), self._row(its)
         if awaited not in here.places:
             return its.ended or awaited in (its.operation, its.awaited)
-        return there.places.get(its.operation, -1) >= there.meetings.get(here.keys[here.places[awaited]], 0)
+        key, place = here.keys[here.places[awaited]], there.places.get(its.operation, -1)
+        if key < 0:  # tensor ranks wait for each other inside an operation of the row that they share
+            return place > here.places[awaited] or its.awaited == awaited
+        return place >= there.meetings.get(key, 0)
 
     def _reached(self, rank: int) -> list[int]:
         reached, queue = [rank], [rank]

@@ -48,7 +48,7 @@ def leave(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path, watch
 def _sample(plan: Plan, whole: dict[str, torch.Tensor], metrics: Metrics) -> str | None:
     """A text that the trained model writes; None where it would be noise, take long or need a tokenizer."""
     assert metrics.last is not None
-    small = sum(unit.numel for unit in plan.units) <= SAMPLED_MODELS
+    small = plan.num_parameters <= SAMPLED_MODELS
     learned = metrics.last.loss < LEARNED * math.log(plan.model.vocabulary)  # a NaN has not
     if not (learned and small) or plan.data.tokenizer == tokenizers.NONE:
         return None

@@ -31,17 +31,20 @@ class Handle(Protocol):
 
 
 class Stage(Protocol):
-    """The stages that one rank holds. Methods that communicate return at once, with a handle."""
+    """The stages that one rank holds. Methods that communicate return at once, with a handle.
+
+    What computes returns when it has finished, with what it has exchanged over the tensor axis meanwhile.
+    """
 
     def begin(self) -> Handle:
         """Count the tokens of the global batch over the data axis."""
         ...
 
-    def forward(self, stage: int, microbatch: int) -> None:
+    def forward(self, stage: int, microbatch: int) -> Handle:
         """Run a stage forward on one micro-batch, keeping what its backward needs."""
         ...
 
-    def backward(self, stage: int, microbatch: int, unit: str) -> None:
+    def backward(self, stage: int, microbatch: int, unit: str) -> Handle:
         """Run a stage (or the one unit named) backward on one micro-batch, adding to the gradients."""
         ...
 
@@ -66,29 +69,30 @@ class Stage(Protocol):
         ...
 
 
-def perform(stage: Stage, operation: Operation) -> Handle | None:
+def perform(stage: Stage, operation: Operation) -> Handle:
     """Ask `stage` for one operation: the only place that maps operations to methods."""
     action = operation.action
+    handle: Handle = Done()
     match action.kind:
         case Kind.FORWARD:
-            stage.forward(_int(action.stage), _int(action.microbatch))
+            handle = stage.forward(_int(action.stage), _int(action.microbatch))
         case Kind.BACKWARD:
-            stage.backward(_int(action.stage), _int(action.microbatch), operation.part)
+            handle = stage.backward(_int(action.stage), _int(action.microbatch), operation.part)
         case Kind.SEND_F | Kind.SEND_B:
-            return stage.send(action)
+            handle = stage.send(action)
         case Kind.RECV_F | Kind.RECV_B:
-            return stage.receive(action)
+            handle = stage.receive(action)
         case Kind.REDUCE_GRAD:
-            return stage.reduce(operation.part)
+            handle = stage.reduce(operation.part)
         case Kind.BEGIN:
-            return stage.begin()
+            handle = stage.begin()
         case Kind.STEP if operation.part == UPDATE:
             stage.update()
         case Kind.STEP:
-            return stage.total()
+            handle = stage.total()
         case _:
             raise NotImplementedError(f"{operation}: the trainer does not play {action.kind} yet")
-    return None
+    return handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +118,13 @@ class NullStage:
         """The edge of the count."""
         return self._done(Operation(Action(Kind.BEGIN)))
 
-    def forward(self, stage: int, microbatch: int) -> None:
-        """Nothing."""
+    def forward(self, stage: int, microbatch: int) -> Handle:
+        """The edge of the collectives inside."""
+        return self._done(Operation(Action(Kind.FORWARD, stage, microbatch)))
 
-    def backward(self, stage: int, microbatch: int, unit: str) -> None:
-        """Nothing."""
+    def backward(self, stage: int, microbatch: int, unit: str) -> Handle:
+        """The edge of the collectives inside."""
+        return self._done(Operation(Action(Kind.BACKWARD, stage, microbatch), unit))
 
     def send(self, action: Action) -> Handle:
         """The edge of the message."""

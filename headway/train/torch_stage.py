@@ -12,7 +12,7 @@ from headway.data.samples import IGNORE
 from headway.model.block import SHARED, Block
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
-from headway.plan.work import TOTALS
+from headway.plan.work import TOTALS, sequence_cuts
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import Program
 from headway.train import blocks
@@ -23,6 +23,8 @@ from headway.train.flat import FlatUnit
 from headway.train.loss_scale import after, first
 from headway.train.optimizer import AdamW
 from headway.train.saved import Place, SavedBytes
+from headway.train.stage import Done
+from headway.train.tensor_axis import TensorAxis
 
 
 @dataclass(slots=True)
@@ -57,8 +59,10 @@ class TorchStage:
         self.dtype, self.wide, self._reduced = (getattr(torch, t) for t in (types.params, types.grads, types.reduced))
         held = plan.units_of_rank(rank)
         self.units = {unit.name: FlatUnit(unit, self.dtype, device, wide=self.wide) for unit in held}
+        coord = plan.layout.coord(rank)
+        self._data, self._pipeline, self._tensor = coord["data"], coord["pipeline"], coord["tensor"]
         for unit in self.units.values():
-            unit.initialise(plan.model, plan.train.seed)
+            unit.initialise(plan.model, plan.train.seed, self._tensor)
         self.optimizer = AdamW(list(self.units.values()), plan.optimizer)
         self.saved = SavedBytes()
         self.stop = Stop()
@@ -68,14 +72,13 @@ class TorchStage:
         self.gave_up = False  # whether the last step's totals end the job
         self.step = 0
         self.rate = 0.0  # the learning rate of this step; the loop sets it
-        coord = plan.layout.coord(rank)
-        self._data, self._pipeline = coord["data"], coord["pipeline"]
         self._last = len(plan.stages) - 1
         self._units_of = {stage: plan.units_of_stage(stage) for stage in plan.schedule.stages(self._pipeline)}
-        # found once: a layout walks all its ranks for a group
+        group = plan.layout.group(rank, "tensor")
+        self._axis = TensorAxis(comm, group, self._tensor, cuts_sequence=plan.sequence_parallel)
         self._world, self._data_group = tuple(range(plan.layout.world)), plan.layout.group(rank, "data")
         self._sharers = {name: plan.group(rank, unit.unit) for name, unit in self.units.items()}
-        self._shape = (plan.train.microbatch, plan.data.sequence_length, plan.model.hidden)
+        self._shape = (plan.train.microbatch, plan.data.sequence_length // sequence_cuts(plan), plan.model.hidden)
         self._box = _Inbox()
         self._outputs: dict[Place, Tensor] = {}
         self._input_gradients: dict[Place, Tensor] = {}
@@ -106,7 +109,7 @@ class TorchStage:
         self._count.fill_(sum(int((targets != IGNORE).sum()) for targets in self._targets))
         return self.comm.all_reduce(self._count, self._data_group)
 
-    def forward(self, stage: int, microbatch: int) -> None:
+    def forward(self, stage: int, microbatch: int) -> Done:
         """Run the stage's units in order, each detached from the one before."""
         place = (stage, microbatch)
         x = self._tokens[microbatch] if stage == 0 else self._box.inputs.pop(place)
@@ -121,7 +124,8 @@ class TorchStage:
                     x = x.detach().requires_grad_()
                 y = x
                 for block in unit.blocks:
-                    y = blocks.forward(self.plan.model, block, self._leaves(unit.name, block), y, targets, draw)
+                    leaves = self._leaves(unit.name, block)
+                    y = blocks.forward(self.plan.model, block, leaves, y, targets, draw, self._axis)
                 if self.program.trains:
                     islands.append((unit.name, x, get_gradient_edge(y)))
                 x = y
@@ -133,28 +137,33 @@ class TorchStage:
             self._box.inputs[stage + 1, microbatch] = x.detach()
         else:
             self._outputs[place] = x.detach()
+        return self._axis.taken()
 
-    def backward(self, stage: int, microbatch: int, unit: str) -> None:
+    def backward(self, stage: int, microbatch: int, unit: str) -> Done:
         """Run the units' backward in reverse (or only `unit`'s, the next in line), adding to the flat gradients."""
         place = (stage, microbatch)
         islands = self._islands[place]
         gradient = self._gradient(place)
+        final = self.program.schedule.final.get(stage) == Action(Kind.BACKWARD, stage, microbatch)
         while islands:
             name, x, made = islands.pop()
             torch.autograd.backward(made, gradient)
             if x.grad is not None:
                 gradient, x.grad = x.grad, None
+            if final and self._axis.cuts_sequence:
+                self._sum_gradients_in_parts(self.units[name])
             if name == unit:
                 break
         if islands:
             self._box.gradients[place] = gradient
-            return
+            return self._axis.taken()
         del self._islands[place]
         self.saved.release(place)
         if stage and self._is_here(stage - 1):
             self._box.gradients[stage - 1, microbatch] = gradient
         elif stage:
             self._input_gradients[place] = gradient
+        return self._axis.taken()
 
     def send(self, action: Action) -> Transfer:
         """Start sending the output to the next stage, or the input's gradient to the one before."""
@@ -184,8 +193,9 @@ class TorchStage:
 
     def total(self) -> Transfer:
         """Start the packed sum over all ranks; `read_totals` reads it."""
-        mine = self._loss if self._is_here(self._last) else 0.0
-        tokens = self._count if self._is_here(self._last) and self._data == 0 else 0.0
+        counts = self._is_here(self._last) and self._tensor == 0  # all tensor ranks have the same loss
+        mine = self._loss if counts else 0.0
+        tokens = self._count if counts and self._data == 0 else 0.0
         square = self._squared_norm() if self.program.trains else 0.0
         self._packed = torch.zeros(TOTALS, dtype=torch.float64, device=self.device)
         for i, value in enumerate((square, mine, float(self.stop.asked), tokens)):
@@ -224,6 +234,12 @@ class TorchStage:
         self.totals = Totals(square, loss / max(tokens, 1.0), stop=stop > 0, tokens=tokens)
         return self.totals
 
+    def _sum_gradients_in_parts(self, unit: FlatUnit) -> None:
+        """Sum those of what each tensor rank holds whole but has used on its part of the sequence."""
+        for held, copies in unit.unit.copies:
+            if copies > 1 and held.stop > held.start:
+                self._axis.sum_(unit.grads[held])
+
     def _gradient(self, place: Place) -> Tensor:
         """The gradient that the next unit's backward starts from; the loss is a mean over the batch's valid tokens."""
         if place in self._box.gradients:
@@ -232,14 +248,19 @@ class TorchStage:
         return (self.scale.value / self._count.clamp(min=1.0)).to(self.wide)
 
     def _squared_norm(self) -> Tensor:
-        """This rank's part of the squared norm: each parameter once, cut over the data axis."""
+        """This rank's part of the squared norm: each parameter once, cut over the data axis.
+
+        Of what all tensor ranks hold, each counts its share, so that a NaN on any of them is seen by all ranks.
+        """
         size = self.plan.layout.size("data")
         square = torch.zeros((), dtype=torch.float64, device=self.device)
         for unit in self.units.values():
-            if self.plan.holders(unit.unit)[0] == self._pipeline:
-                n = unit.unit.numel
-                part = unit.grads[n * self._data // size : n * (self._data + 1) // size]
-                square += torch.linalg.vector_norm(part).double() ** 2
+            if self.plan.holders(unit.unit)[0] != self._pipeline:
+                continue
+            for held, copies in unit.unit.copies:
+                grads = unit.grads[held]
+                part = grads[len(grads) * self._data // size : len(grads) * (self._data + 1) // size]
+                square += torch.linalg.vector_norm(part).double() ** 2 / copies
         return square
 
     def _leaves(self, unit: str, block: Block) -> dict[str, Tensor]:

@@ -10,7 +10,9 @@ from torch import Tensor
 from headway.data.tokenizer import NONE
 from headway.errors import PlanError
 from headway.model.block import blocks, shared
+from headway.model.cut import part
 from headway.model.spec import ModelSpec
+from headway.model.unit import Unit
 from headway.plan.plan import Plan
 from headway.train import comm
 from headway.train.flat import FlatUnit
@@ -22,15 +24,17 @@ def gather(plan: Plan, stage: TorchStage, pulse: Pulse) -> dict[str, Tensor] | N
     """Global name → tensor of the whole model on rank 0, None on the others. Every rank calls it."""
     found: dict[str, Tensor] = {}
     for unit in plan.units:
-        owner = plan.layout.rank({"pipeline": plan.holders(unit)[0]})
+        first = plan.layout.rank({"pipeline": plan.holders(unit)[0]})
+        owners = plan.layout.group(first, "tensor")
         pulse(f"end, {unit.name}", "gathering its weights")
-        if stage.rank not in (0, owner):
+        if stage.rank not in (0, *owners):
             continue
         flat = stage.units.get(unit.name) or FlatUnit(unit, stage.dtype, stage.device)
-        with pulse.waiting(f"the weights of {unit.name}", (0, owner)):
-            moved = comm.move_to_rank_0(flat.params.detach(), owner)
-        if moved is not None:
-            found |= {name: view.cpu() for name, view in flat.named(moved).items()}
+        for index, owner in enumerate(owners):
+            with pulse.waiting(f"the weights of {unit.name}", (0, owner)):
+                moved = comm.move_to_rank_0(flat.params.detach(), owner)
+            if moved is not None:
+                _place(found, unit, index, {name: view.cpu() for name, view in flat.named(moved).items()})
     return found if stage.rank == 0 else None
 
 
@@ -82,3 +86,11 @@ def leaves(unit: FlatUnit, weights: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, view in unit.named(unit.params).items():
             view.copy_(weights[name])
+
+
+def _place(found: dict[str, Tensor], unit: Unit, index: int, parts: dict[str, Tensor]) -> None:
+    """Put what tensor rank `index` has of a unit where it belongs in the whole tensors, without its padding."""
+    for parameter in unit.parameters:
+        mine, where = parts[parameter.name], part(parameter, unit.tensor, index)
+        whole = found.setdefault(parameter.name, torch.empty(parameter.shape, dtype=mine.dtype))
+        whole[where] = mine[tuple(map(slice, whole[where].shape))]

@@ -139,6 +139,30 @@ def test_a_llama_with_dropout_trains_in_bfloat16_with_equal_bytes_predicted_and_
     assert len(json.loads(capsys.readouterr().out)["tokens"]) > 0
 
 
+def test_tensor_ranks_train_and_write_what_one_rank_does(job, tmp_path):
+    """A vocabulary of 259 is padded on the way, heads and feed-forward are cut, and so is the sequence."""
+    from safetensors import safe_open
+
+    runs = {}
+    for name, axes in {
+        "one": ("parallel.pipeline=1", "parallel.data=1"),
+        "four": ("parallel.tensor=2", "parallel.pipeline=2", "parallel.data=1", "parallel.sequence_parallel=true"),
+    }.items():
+        words = (*axes, "model.vocabulary=259", f"run.directory={tmp_path / f'run-{name}'}")
+        status, out, err = _end(_start(job(3), "--json", *(w for word in words for w in ("--set", word))))
+        assert status == 0, err
+        runs[name] = json.loads(out)
+    assert runs["four"]["edges"]["predicted"] == runs["four"]["edges"]["measured"] != {}
+    for key in ("first_loss", "last_loss", "last_validation_loss"):
+        assert runs["four"][key] == pytest.approx(runs["one"][key], rel=1e-5)
+    one, four = (safe_open(Path(run["run_directory"]) / "model.safetensors", "np") for run in runs.values())
+    with one, four:
+        assert set(one.keys()) == set(four.keys())
+        assert one.get_tensor("embedding.tokens.weight").shape == (259, 32)
+        for name in one.keys():  # noqa: SIM118 -- it is no mapping
+            assert four.get_tensor(name) == pytest.approx(one.get_tensor(name), abs=2e-3), name
+
+
 def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_path):
     pair = str(tmp_path / "pair")
     made = [sys.executable, "-m", "headway", "data", "prepare", str(tmp_path / "text.txt"), "--output", pair]

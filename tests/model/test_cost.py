@@ -25,8 +25,9 @@ _SPECS = st.builds(
 SC21 = ["1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b", "529.6b", "1t"]
 
 
-def _cost(spec, block, batch=2, sequence=32, dtype=Dtype.FLOAT32):
-    return cost(spec, block, batch=batch, sequence=sequence, dtype=dtype)
+def _cost(spec, block, batch=2, sequence=32, dtype=Dtype.FLOAT32, tensor=1, *, cut=False):
+    sizes = {"batch": batch, "sequence": sequence, "dtype": dtype, "tensor": tensor}
+    return cost(spec, block, **sizes, sequence_parallel=cut)
 
 
 def _forward(spec, batch, sequence):
@@ -134,3 +135,44 @@ def test_16_bit_elements_halve_what_is_kept_but_sums_scales_and_the_loss_stay_in
         assert half.saved - stays == (single.saved - stays) // 2, block.name
         assert half.flops == single.flops
     assert _cost(spec, blocks(spec)[1], dtype=Dtype.FLOAT16) == _cost(spec, blocks(spec)[1], dtype=Dtype.BFLOAT16)
+
+
+@both
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_the_ranks_of_a_tensor_group_share_the_flops(spec, tensor):
+    for block in blocks(spec):
+        assert tensor * _cost(spec, block, tensor=tensor).flops == _cost(spec, block).flops
+
+
+def test_a_padded_vocabulary_is_computed_with_its_padding():
+    odd = dataclasses.replace(TINY, vocabulary=97)
+    head = blocks(odd)[-1]
+    assert [_cost(odd, head, tensor=t).flops // (2 * 2 * 32 * 128) for t in (1, 2, 4)] == [97, 49, 25]
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+def test_a_layer_of_a_tensor_rank_keeps_what_korthikanti_says_without_dropout(tensor):
+    """s·b·h·(10 + 24/t) in 16-bit (Korthikanti et al. 2022, §4.2.1, eq. 2, without the core of attention).
+
+    Two of the 10 are the masks of two dropouts. Beside it are statistics: mean and deviation of two norms, and the
+    log-sum-exp of each of the rank's heads.
+    """
+    b, s, h = 2, 32, TINY.hidden
+    saved = _cost(TINY, blocks(TINY)[1], b, s, tensor=tensor).saved
+    assert saved == 2 * s * b * h * (8 + 24 // tensor) + 4 * s * b * (4 + TINY.heads // tensor)
+
+
+@pytest.mark.parametrize("tensor", [2, 4])
+def test_with_the_sequence_cut_a_rank_keeps_its_share_of_all_that_one_rank_keeps(tensor):
+    """s·b·h·34/t (Korthikanti et al. 2022, §4.2.2, eq. 4, without the core of attention): ours, and the statistics."""
+    whole = _cost(TINY, blocks(TINY)[1])
+    cut = _cost(TINY, blocks(TINY)[1], tensor=tensor, cut=True)
+    assert (tensor * cut.saved, tensor * cut.flops) == (whole.saved, whole.flops)
+
+
+@both
+def test_cutting_the_sequence_changes_no_flops_and_keeps_less(spec):
+    for block in blocks(spec)[1:]:
+        plain, cut = (_cost(spec, block, tensor=2, cut=cut) for cut in (False, True))
+        assert cut.flops == plain.flops
+        assert cut.saved < plain.saved

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.model.block import blocks, num_parameters
+from headway.model.cut import num_held
 from headway.model.spec import PRESETS
 from headway.model.unit import units
 from headway.units import Bytes, Dtype
@@ -16,8 +17,8 @@ BLOCKS = blocks(SPEC)
 LAYER = num_parameters(BLOCKS[1].parameters)
 
 
-def _units(stages, size, spec=SPEC, dtype=Dtype.FLOAT32):
-    return units(spec, stages, unit_bytes=Bytes(size), dtype=dtype)
+def _units(stages, size, spec=SPEC, dtype=Dtype.FLOAT32, tensor=1):
+    return units(spec, stages, unit_bytes=Bytes(size), dtype=dtype, tensor=tensor)
 
 
 def test_neighbouring_layers_are_merged_as_long_as_they_stay_within_the_size():
@@ -70,3 +71,29 @@ def test_an_untied_model_shares_nothing():
     untied = dataclasses.replace(SPEC, tied=False)
     found = _units([blocks(untied)], 2**40, spec=untied)
     assert [unit.name for unit in found] == ["embedding–head"]
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+def test_a_tensor_ranks_buffer_is_its_part_of_what_is_cut_and_all_of_the_rest(tensor):
+    for unit in _units([BLOCKS], 1, tensor=tensor):
+        cut = num_parameters([p for p in unit.parameters if p.cut is not None])
+        assert unit.num_parameters == num_parameters(unit.parameters)
+        assert unit.numel == cut // tensor + unit.num_parameters - cut
+
+
+@pytest.mark.parametrize("tensor", [2, 4])
+def test_what_all_tensor_ranks_hold_alike_lies_at_both_ends_of_the_buffer(tensor):
+    for unit in _units([BLOCKS], 2**40, tensor=tensor):
+        slices = [each for each, _ in unit.copies]
+        assert [copies for _, copies in unit.copies] == [tensor, 1, tensor]
+        assert [0, *(each.stop for each in slices)] == [*(each.start for each in slices), unit.numel]
+        cut = num_parameters([p for p in unit.parameters if p.cut is not None])
+        assert slices[1].stop - slices[1].start == cut // tensor
+        decayed = [p.decayed for p in unit.parameters]
+        assert decayed == sorted(decayed, reverse=True)
+
+
+def test_the_size_of_merged_layers_is_that_of_a_ranks_part():
+    size = 2 * num_held(BLOCKS[1].parameters, 2) * 4
+    assert next(u.name for u in _units([BLOCKS[1:7]], size, tensor=2)) == "layers.0–layers.1"
+    assert next(u.name for u in _units([BLOCKS[1:7]], size - 1, tensor=2)) == "layers.0"

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from headway.model.block import blocks, num_parameters, shared
 from headway.model.cost import cost
+from headway.model.cut import num_held
 from headway.model.spec import PRESETS, ModelSpec
 from headway.placement import zero
 from headway.plan.memory import (
@@ -158,3 +159,81 @@ def test_the_core_of_attention_is_five_bytes_for_each_head_and_pair_of_tokens():
     """Korthikanti et al. 2022, eq. 1, on GPT-3 175B: the core is 80 / (34 + 80) of a layer (§5)."""
     whole = korthikanti_activations(PRESETS["gpt-175b"], batch=1, sequence=2048, core=True)
     assert whole == 2048 * 12288 * (34 + 80)
+
+
+def _megatrons_parameters(spec, layers, tensor, pipeline):
+    """What Megatron's estimate counts for the first of `pipeline` ranks: no biases of linear layers, no positions.
+
+    It puts the final norm with the layers and shares it out over the ranks.
+    """
+    each = [p for block in blocks(spec)[1 : 1 + layers] for p in block.parameters]
+    counted = [p for p in each if "norm" in p.name or not p.name.endswith(".bias")]
+    final_norm = num_parameters([p for p in blocks(spec)[-1].parameters if "norm" in p.name])
+    tokens = shared(spec) or [p for p in blocks(spec)[0].parameters if p.leaf == "tokens"]
+    return num_held([*counted, *tokens], tensor) + final_norm // pipeline
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "tensor", "pipeline", "published"),
+    [("gpt-175b", 12, 8, 8, 50_348_611_584), ("gpt-22b", 48, 8, 1, 49_651_605_504)],
+)
+def test_weights_and_optimizer_of_megatrons_tensor_ranks(name, layers, tensor, pipeline, published):
+    """Megatron's own estimate, 18 bytes a parameter: products over 8 tensor ranks, norms whole on each."""
+    numel = _megatrons_parameters(PRESETS[name], layers, tensor, pipeline)
+    assert sum(placed(numel, MIXED_FLOAT32_GRADIENTS, zero(0), data=1).values()) == published
+
+
+def test_weights_and_distributed_optimizer_of_megatrons_llama():
+    """Llama 2 7B on tensor 2 × pipeline 2 × data 2: 6 bytes a parameter, and 12 over the two data ranks."""
+    numel = _megatrons_parameters(PRESETS["llama-2-7b"], 16, 2, 2)
+    assert sum(placed(numel, MIXED_FLOAT32_GRADIENTS, zero(1), data=2).values()) == 20_216_045_568
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("tensor", "pipeline"), [(2, 1), (4, 1), (2, 3)])
+def test_tensor_ranks_hold_alike_and_together_the_model_once_but_for_copies_and_padding(
+    plan_of, tensor, pipeline, tied
+):
+    plan = plan_of(
+        parallel={"tensor": tensor, "pipeline": pipeline, "data": 1},
+        model={"preset": "gpt-tiny", "tied": tied, "vocabulary": 97},
+        data={"tokenizer": "none"},
+    )
+    rows = -(-97 // tensor) * tensor
+    copies = (tensor - 1) * num_parameters([p for u in plan.units for p in u.parameters if p.cut is None])
+    padding = (rows - 97) * 128 * (1 if tied else 2)
+    ends = rows * 128 if tied and pipeline > 1 else 0  # a tied weight is at both ends
+    found = [states(plan, rank)["parameters"] for rank in range(plan.layout.world)]
+    assert sum(found) == 4 * (_parameters(plan) + copies + padding + ends)
+    for group in plan.layout.groups("tensor"):
+        assert len({found[rank] for rank in group}) == 1
+    assert plan.num_parameters == _parameters(plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "pipeline", "published"), [("gpt-175b", 1, 8, 9816), ("gpt-22b", 4, 1, 10022)]
+)
+def test_activations_of_megatrons_tensor_ranks_with_the_sequence_cut(name, batch, pipeline, published):
+    """Megatron's estimate in MiB for tensor 8, the core of attention not kept: 34·s·b·h/t a layer.
+
+    The first of the pipeline's ranks holds as many micro-batches as there are ranks, which together are every layer
+    once. Beside them: tokens and the mask behind the embedding; without a pipeline, the head's input and its logits.
+    """
+    spec, s, tensor = PRESETS[name], 2048, 8
+    sizes = {"batch": batch, "sequence": s, "core": False, "tensor": tensor, "sequence_parallel": True}
+    layers = spec.layers * korthikanti_activations(spec, **sizes)
+    embedding = pipeline * s * batch * (8 + spec.hidden) / tensor
+    head = 4 * s * batch * (spec.hidden + spec.vocabulary) / tensor if pipeline == 1 else 0
+    assert round((layers + embedding + head) / 2**20) == published
+
+
+@pytest.mark.parametrize("tensor", [2, 4])
+def test_our_own_activations_of_a_tensor_rank_are_korthikantis_without_dropout(tensor):
+    """Without and with the sequence cut: less two masks, and beside it the statistics, as on one rank."""
+    b, s = 2, 32
+    for cut in (False, True):
+        sizes = {"batch": b, "sequence": s, "tensor": tensor, "sequence_parallel": cut}
+        theirs = korthikanti_activations(TINY, core=False, **sizes)
+        ours = cost(TINY, blocks(TINY)[1], dtype=Dtype.FLOAT32, **sizes).saved
+        outside = s * b // (tensor if cut else 1)
+        assert ours == 2 * (theirs - 2 * outside * TINY.hidden) + 4 * (4 * outside + s * b * TINY.heads // tensor)

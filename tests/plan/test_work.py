@@ -187,3 +187,67 @@ def test_an_empty_stage_computes_nothing_and_passes_on_the_buffer_that_it_receiv
 
 def test_an_edge_of_a_collective_is_its_ranks():
     assert group_edge((0, 2, 10)) == "{0,2,10}"
+
+
+def test_tensor_ranks_exchange_inside_what_they_compute(plan_of):
+    """gpt-tiny's four layers over two stages: 2 + 2 all-reduces of a layer, one of the embedding, the loss's two."""
+    plan = _plan(plan_of, {"tensor": 2, "pipeline": 2, "data": 1, "split": "Ett|ttL"})
+    one = B * S * H * 4
+    by_hand = {"0F0": 5, "0B0": 4, "1F0": 4 + 3 / H, "1B0": 5}
+    for rank, text in ((0, "0F0"), (1, "0B0"), (2, "1F0"), (3, "1B0")):
+        done = _work(plan, rank, text)
+        assert (done.edge, done.bytes) == (group_edge(done.group), by_hand[text] * one)
+        assert done.group == plan.layout.group(rank, "tensor")
+        assert sum(call.bytes for call in done.calls) == done.bytes
+    assert [call.bytes for call in _work(plan, 2, "1F0").calls] == [one] * 4 + [4 * B * S, 8 * B * S]
+
+
+def test_evaluation_exchanges_what_training_does_going_forward(plan_of):
+    plan = _plan(plan_of, {"tensor": 2, "pipeline": 1, "data": 1})
+    assert work(plan, plan.evaluation_program, 0, parse("0F0")).calls == _work(plan, 0, "0F0").calls
+
+
+def test_the_flops_of_tensor_ranks_are_those_of_one_and_the_models_flops_stay(plan_of):
+    plan = _plan(plan_of, {"tensor": 4, "pipeline": 2, "data": 1})
+    ranks = range(plan.layout.world)
+    assert sum(done.flops for rank in ranks for _, done in _works(plan, rank)) == 3 * FORWARD * M
+    assert model_flops_per_token(plan) == 3 * FORWARD / (B * S)
+
+
+def test_messages_pass_between_equal_tensor_coordinates_and_gradients_among_data_ranks(plan_of):
+    plan = _plan(plan_of, {"tensor": 2, "pipeline": 2, "data": 2, "unit_bytes": 1})
+    assert _work(plan, 1, "0SEND_F0").edge == _work(plan, 5, "1RECV_F0").edge == "1→5"
+    layer = next(unit for unit in plan.units if unit.name == "layers.0")
+    reduced = _work(plan, 1, "0REDUCE_GRAD/layers.0")
+    assert (reduced.edge, reduced.bytes) == ("{1,3}", 4 * layer.numel)
+    shared = _work(plan, 0, "0REDUCE_GRAD/tokens")
+    assert (shared.edge, shared.bytes) == ("{0,2,4,6}", V * H * 4 // 2)
+
+
+def test_with_the_sequence_cut_a_message_is_a_ranks_part_and_the_last_backward_sums_gradients_over_tensor(plan_of):
+    """The gradients of norms, positions and added biases: of each rank's part of the sequence until then."""
+    plan = _plan(
+        plan_of, {"tensor": 2, "pipeline": 2, "data": 1, "sequence_parallel": True, "split": "Ett|ttL", "unit_bytes": 1}
+    )
+    one = B * S * H * 4
+    assert message_bytes(plan) == one // 2
+    assert _work(plan, 1, "0SEND_F0").bytes == one // 2
+    assert [call.kind for call in _work(plan, 0, "0F0").calls] == ["reduce_scatter"] + [
+        "all_gather",
+        "reduce_scatter",
+    ] * 4
+    usual, last = _work(plan, 0, "0B0").calls, _work(plan, 0, f"0B{M - 1}").calls
+    assert last[: len(usual)] == usual
+    # layers: two norms of 2h, two biases of h; positions
+    expected = [4 * 256 * H, 4 * 6 * H, 4 * 6 * H]
+    assert [(call.kind, call.bytes) for call in last[len(usual) :]] == [("all_reduce", size) for size in expected]
+
+
+def test_the_last_backward_of_each_unit_sums_its_own_gradients_over_tensor(plan_of):
+    sections = {"tensor": 2, "pipeline": 1, "data": 2, "sequence_parallel": True, "unit_bytes": 1}
+    plan = _plan(plan_of, sections)
+    last = f"0B{M - 1}"
+    each = [_work(plan, 0, f"{last}/{unit.name}") for unit in plan.units_of_stage(0)]
+    assert sum(done.bytes for done in each) == _work(plan, 0, last).bytes
+    layer = _work(plan, 0, f"{last}/layers.1").calls
+    assert [call.bytes for call in layer] == [4 * B * S * H] * 6 + [4 * 6 * H]

@@ -247,6 +247,29 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "the layout needs 80 devices (tensor 1 × pipeline 5 × data 16)",
     ),
     (
+        "tensor ranks that heads do not divide over",
+        "parallel: {tensor: 3}",
+        "parallel.tensor 3 does not divide model.heads 4 (leaves 1)",
+    ),
+    (
+        "tensor ranks that key-value heads do not divide over",
+        "model: llama-tiny\nparallel: {tensor: 4}",
+        "model.key_value_heads 2 (leaves 2): each tensor rank has whole heads and an equal part of the feed-forward. "
+        "Use parallel.tensor 1 or 2.",
+    ),
+    (
+        "sequence parallel on one rank",
+        "parallel: {sequence_parallel: true}",
+        "parallel.sequence_parallel cuts the sequence over tensor ranks, of which there is 1 (parallel.tensor). "
+        "Use parallel.tensor 2 or more, or leave sequence_parallel out.",
+    ),
+    (
+        "sequence that tensor ranks do not divide",
+        "parallel: {tensor: 4, sequence_parallel: true}\ndata: {sequence_length: 30}",
+        "cuts data.sequence_length 30 over 4 tensor ranks, which leaves 2. Use data.sequence_length 28 or 32",
+    ),
+    ("no tensor ranks", "parallel: {tensor: 0}", "parallel.tensor must be at least 1, got 0."),
+    (
         "sequence longer than the positions",
         "data: {sequence_length: 512}",
         "data.sequence_length 512 is longer than the model's 256 positions. Use at most 256",
@@ -285,9 +308,7 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ),
     # the design has it, the code not yet
     ("parallel auto", "parallel: auto", "parallel: auto needs the planner, which is not built yet."),
-    ("tensor axis", "parallel: {tensor: 2}", "parallel.tensor: 2 is not built yet. Leave it at 1."),
     ("zero", "parallel: {zero: 1}", "parallel.zero: 1 is not built yet. Leave it at 0."),
-    ("sequence parallel", "parallel: {sequence_parallel: true}", "parallel.sequence_parallel"),
     ("offload", "parallel: {offload: {optimizer: host}}", "parallel.offload"),
     ("offload by name", "parallel: {offload: zero-offload}", "parallel.offload"),
     ("recompute", "parallel: {recompute: full}", "parallel.recompute: full is not built yet. Leave it at none."),

@@ -6,6 +6,7 @@ import pytest
 
 from headway.cluster.presets import preset
 from headway.cluster.spec import Link
+from headway.model.exchange import Call
 from headway.plan.work import Work
 from headway.sim.cost import seconds
 from headway.units import Dtype
@@ -18,6 +19,11 @@ DEVICE = CLUSTER.device
 
 def _seconds(**fields):
     return seconds(Work(**fields), CLUSTER, Dtype.FLOAT32)
+
+
+def _all_reduce(ranks, *sizes, kind="all_reduce", **fields):
+    calls = tuple(Call(kind, size) for size in sizes)
+    return _seconds(edge="{…}", group=ranks, bytes=sum(sizes), calls=calls, **fields)
 
 
 def test_nothing_takes_no_time():
@@ -40,13 +46,28 @@ def test_a_ring_moves_two_times_n_minus_one_over_n_of_its_buffer(n):
     ranks = tuple(range(n))
     size = 10**9
     expected = 2 * (n - 1) * 1e-6 + 2 * (n - 1) / n * size / 1e9
-    assert _seconds(edge="{…}", group=ranks, bytes=size) == pytest.approx(expected)
+    assert _all_reduce(ranks, size) == pytest.approx(expected)
 
 
 def test_a_ring_over_two_nodes_is_as_slow_as_its_slowest_link():
-    assert _seconds(edge="{0,8}", group=(0, 8), bytes=1000) == pytest.approx(2 * (1e-5 + 500 / 1e8))
+    assert _all_reduce((0, 8), 1000) == pytest.approx(2 * (1e-5 + 500 / 1e8))
 
 
 def test_double_precision_computes_at_its_own_rate():
     work = Work(flops=10**12)
     assert seconds(work, CLUSTER, Dtype.FLOAT64) == pytest.approx(10**12 / DEVICE.matmul[Dtype.FLOAT64])
+
+
+def test_what_computes_and_exchanges_takes_both_times_one_after_another():
+    computing = _seconds(flops=10**12)
+    each = [_all_reduce((0, 1), size) for size in (1000, 5000)]
+    assert _all_reduce((0, 1), 1000, 5000, flops=10**12) == pytest.approx(computing + sum(each))
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_gathering_and_scattering_together_take_as_long_as_reducing_for_all(n):
+    """Korthikanti et al. 2022, §4.2.2: sequence parallelism moves no more bytes."""
+    ranks, size = tuple(range(n)), 10**8
+    parts = [_all_reduce(ranks, size, kind=kind) for kind in ("all_gather", "reduce_scatter")]
+    assert sum(parts) == pytest.approx(_all_reduce(ranks, size))
+    assert parts[0] == parts[1]

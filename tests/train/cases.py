@@ -1,6 +1,6 @@
 """The layouts that the numbers and the conformance of the trainer are tested on; no torch here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,10 +33,13 @@ class Case:
     key_value_heads: int = 0  # of a llama; 0: a gpt
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0
+    tensor: int = 1
+    vocabulary: int = 260
+    sequence_parallel: bool = False
 
     @property
     def world(self) -> int:
-        return self.pipeline * self.data
+        return self.tensor * self.pipeline * self.data
 
     @property
     def id(self) -> str:
@@ -50,19 +53,25 @@ class Case:
         llama = f"-llama-{self.key_value_heads}" if self.key_value_heads else ""
         rates = f"-dropped-{self.attention_dropout}-{self.hidden_dropout}"
         dropped = rates if self.attention_dropout or self.hidden_dropout else ""
-        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}"
+        tensor = f"-T{self.tensor}-vocabulary-{self.vocabulary}" if self.tensor > 1 else ""
+        sequence = "-sequence" if self.sequence_parallel else ""
+        return (
+            f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}{tensor}{sequence}"
+        )
 
     @property
     def model(self) -> dict[str, object]:
-        sizes = {"layers": self.layers, "hidden": 16, "heads": 2, "feed_forward": 24}
+        sizes = {"layers": self.layers, "hidden": 16, "heads": max(2, self.tensor), "feed_forward": 24}
         llama = {"family": "llama", "heads": 4, "key_value_heads": self.key_value_heads} if self.key_value_heads else {}
         rates = {"attention_dropout": self.attention_dropout, "hidden_dropout": self.hidden_dropout}
-        return sizes | {"vocabulary": 260, "positions": 12, "tied": self.tied} | llama | rates
+        return sizes | {"vocabulary": self.vocabulary, "positions": 12, "tied": self.tied} | llama | rates
 
     def plan(self) -> Plan:
         job = Job(
             model=self.model,
             parallel=Parallel(
+                tensor=self.tensor,
+                sequence_parallel=self.sequence_parallel,
                 pipeline=self.pipeline,
                 data=self.data,
                 chunks=self.chunks,
@@ -70,7 +79,7 @@ class Case:
                 split=self.split,
                 unit_bytes=Bytes(self.unit_bytes),
             ),
-            data=Data(sequence_length=8),
+            data=Data(sequence_length=8, tokenizer="none"),
             optimizer=Optimizer(lr=1e-2, warmup_steps=1, clip=self.clip),
             train=Train(
                 steps=STEPS,
@@ -168,6 +177,37 @@ def splits() -> list[Case]:
     return found
 
 
+def tensors() -> list[Case]:
+    """Tensor {2,4} × pipeline {1,2,4} × chunks {1,2} × data {1,2,4} up to 8 ranks, both families, tied or not.
+
+    Each with the sequence whole and cut. A vocabulary of 97 is padded over 2 and over 4 ranks, one of 260 is not. Each
+    third drops.
+    """
+    layouts = [
+        (t, p, v, d) for t in (2, 4) for p in (1, 2, 4) for v in (1, 2) for d in (1, 2, 4) if t * p * d <= MAX_WORLD
+    ]
+    found = []
+    for i, (t, p, v, d) in enumerate(layouts):
+        for j, (heads, tied) in enumerate((heads, tied) for heads in (0, 4, 2) for tied in (True, False)):
+            if heads and heads % t:
+                continue
+            sizes = {"key_value_heads": heads, "tied": tied, "unit_bytes": 10**6 * ((i + j) % 2)}
+            rates = {"attention_dropout": 0.3, "hidden_dropout": 0.2} if (i + j) % 3 == 0 else {}
+            schedule = "interleaved" if v > 1 else ("1f1b", "gpipe")[j % 2]
+            vocabulary = 97 if (i + j) % 4 else 260
+            found.append(Case(p, v, d, schedule, 4, tensor=t, vocabulary=vocabulary, **sizes, **rates))
+    masked = {"valid": (1, 7, 3, 5), "vocabulary": 97}
+    found += [Case(2, 1, 2, "1f1b", 2, tensor=2, key_value_heads=heads, **masked) for heads in (0, 2)]
+    found.append(Case(2, 1, 2, "gpipe", 4, tensor=2, layers=1, split="E|tL"))
+    found.append(Case(3, 1, 1, "1f1b", 4, tensor=2, layers=2, split="Ett||L", tied=False))  # passes on
+    return [replace(case, sequence_parallel=cut) for case in found for cut in (False, True)]
+
+
+def sampled_tensors() -> list[Case]:
+    """Each axis of `tensors` at each of its values."""
+    return [case for i, case in enumerate(tensors()) if case.valid or i % 13 == 7]
+
+
 def single_precision() -> list[Case]:
     """A few layouts in float32."""
     layouts = ((1, 1, 1, "1f1b"), (2, 1, 2, "1f1b"), (2, 2, 2, "interleaved"), (4, 1, 2, "gpipe"))
@@ -191,6 +231,11 @@ def half_precision() -> list[Case]:
     found += [Case(2, 1, 2, "1f1b", 2, **sizes, key_value_heads=2, **dropped)]
     float16 = sizes | {"precision": Dtype.FLOAT16}
     found += [Case(2, 1, 2, "1f1b", 2, **float16), Case(2, 1, 2, "1f1b", 2, **float16, reduce_dtype="float16")]
+    cut = sizes | {"tensor": 2}
+    found += [
+        Case(2, 1, 2, "1f1b", 2, **cut),
+        Case(2, 1, 1, "1f1b", 2, **cut, key_value_heads=2, sequence_parallel=True),
+    ]
     return [*found, Case(1, 1, 1, "1f1b", 4, **sizes, key_value_heads=2)]
 
 

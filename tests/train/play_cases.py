@@ -14,14 +14,19 @@ import torch
 import torch.distributed as dist
 from cases import Case
 from reference import Reference
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from headway.data.samples import IGNORE, Batch, Slice
 from headway.model.block import SHARED
+from headway.model.cut import part
 from headway.plan.plan import Plan
+from headway.plan.work import work
 from headway.sim.simulate import simulate
 from headway.trace import Trace, as_columns
-from headway.train import comm
+from headway.train import comm, weights
 from headway.train.executor import instructions, play
+from headway.train.flat import FlatUnit
 from headway.train.loop import Trainer
 from headway.train.rate import learning_rate
 from headway.train.stage import NullStage
@@ -40,20 +45,32 @@ def batch(case: Case, plan: Plan, step: int) -> tuple[torch.Tensor, torch.Tensor
     return tokens, targets
 
 
+class Faulty(TorchStage):
+    """Stages of which a fault may spoil one gradient, of a norm at the end of a unit, before it is counted."""
+
+    spoiled = False
+
+    def total(self) -> comm.Transfer:
+        if self.spoiled:
+            unit = next(unit for unit in reversed(self.units.values()) if unit.unit.blocks)
+            unit.grads[-1] = math.nan
+        return super().total()
+
+
 def one(case: Case) -> dict[str, object]:
     plan, rank = case.plan(), dist.get_rank()
     channel = comm.Comm(plan, rank)
-    stage = TorchStage(plan, plan.program, rank, torch.device("cpu"), channel)
+    stage = Faulty(plan, plan.program, rank, torch.device("cpu"), channel)
     trainer = Trainer(plan, stage, lambda *_: None)
     coord = plan.layout.coord(rank)
-    part = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
+    mine = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
     reference = Reference(plan)
     peak, largest, first = 0, 0.0, 0.0
     history = []
-    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "evaluation"), 0.0)
+    worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "gathered", "evaluation"), 0.0)
     for step in range(plan.train.steps):
         tokens, targets = batch(case, plan, step)
-        places = part.places()
+        places = mine.places()
         if step == 1:
             stage.saved.start(unit.params for unit in stage.units.values())
         result = trainer.train_step(Batch(tokens[places].numpy(), targets[places].numpy()))
@@ -65,24 +82,29 @@ def one(case: Case) -> dict[str, object]:
         assert math.isfinite(result.grad_norm)
         worst["loss"] = max(worst["loss"], abs(result.loss - loss))
         worst["norm"] = max(worst["norm"], abs(result.grad_norm - norm))
+        gradients = {name: value.grad for name, value in reference.p.items()}
         for unit in stage.units.values():
-            for name, gradient in unit.named(unit.grads).items():
-                expected = reference.p[name].grad
-                assert expected is not None
-                assert gradient.isfinite().all()
-                worst["gradients"] = max(worst["gradients"], (gradient - expected).abs().max().item())
-                largest = max(largest, expected.abs().max().item())
-        if step == 0 and largest:  # an empty stage's rank has no gradients
+            worst["gradients"] = max(worst["gradients"], difference(unit, unit.grads, gradients, coord["tensor"]))
+        largest = max(largest, *(value.abs().max().item() for value in gradients.values()))
+        if step == 0:
             first = worst["gradients"] / largest
     tokens, targets = batch(case, plan, plan.train.steps)
     evaluated = trainer.evaluate([Batch(tokens[places].numpy(), targets[places].numpy())])
     worst["evaluation"] = abs(evaluated - reference.evaluate(tokens, targets))
-    digest = hashlib.sha256()
+    digest, replicated = hashlib.sha256(), hashlib.sha256()
     for unit in stage.units.values():
         digest.update(_raw(unit.params))
         digest.update(_raw(unit.master))
-        for name, value in unit.named(unit.master).items():
-            worst["parameters"] = max(worst["parameters"], (value - reference.p[name]).abs().max().item())
+        for parameter in unit.unit.parameters:
+            if parameter.cut is None:
+                replicated.update(_raw(unit.named(unit.grads)[parameter.name]))
+        worst["parameters"] = max(
+            worst["parameters"], difference(unit, unit.master.detach(), reference.p, coord["tensor"])
+        )
+    whole = weights.gather(plan, stage, channel.pulse)
+    if whole is not None:
+        assert {name: value.shape for name, value in whole.items()} == {n: v.shape for n, v in reference.p.items()}
+        worst["gathered"] = max((value - reference.p[name]).abs().max().item() for name, value in whole.items())
     units = stage.units.values()
     live = {
         "parameters": sum(unit.params.nbytes for unit in units),
@@ -101,6 +123,7 @@ def one(case: Case) -> dict[str, object]:
     return {
         "worst": worst,
         "digest": digest.hexdigest(),
+        "replicated": replicated.hexdigest(),
         "spans": result.spans,
         "null": null,
         "live": live,
@@ -108,7 +131,41 @@ def one(case: Case) -> dict[str, object]:
         "largest": largest,
         "first": first,
         "history": history,
+        "fault": fault(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else None,
+        "flops": flops(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else (0, 0),
     }
+
+
+def difference(unit: FlatUnit, flat: torch.Tensor, expected: dict[str, torch.Tensor], index: int) -> float:
+    """The largest between what tensor rank `index` has of a unit and the whole tensors; its padding must be zero."""
+    worst = 0.0
+    for parameter in unit.unit.parameters:
+        mine = unit.named(flat)[parameter.name]
+        wanted = torch.zeros_like(mine)
+        theirs = expected[parameter.name][part(parameter, unit.unit.tensor, index)]
+        wanted[tuple(map(slice, theirs.shape))] = theirs
+        assert mine.isfinite().all()
+        worst = max(worst, (mine - wanted).abs().max().item())
+    return worst
+
+
+def fault(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[bool, bool]:
+    """One more step, in which the last rank has a NaN: whether this rank thinks all is well, and whether it updated."""
+    stage = trainer.stage
+    before = {name: unit.params.detach().clone() for name, unit in stage.units.items()}
+    stage.spoiled = stage.rank == plan.layout.world - 1
+    finite = trainer.train_step(Batch(tokens.numpy(), targets.numpy())).finite
+    stage.spoiled = False
+    return finite, any(not torch.equal(unit.params, before[name]) for name, unit in stage.units.items())
+
+
+def flops(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[int, int]:
+    """FLOPs of this rank in one more step: as torch counts them, and as planned."""
+    rank = trainer.stage.rank
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        trainer.train_step(Batch(tokens.numpy(), targets.numpy()))
+    row = plan.program.rows[plan.layout.coord(rank)["pipeline"]]
+    return counter.get_total_flops(), sum(work(plan, plan.program, rank, operation).flops for operation in row)
 
 
 def _raw(tensor: torch.Tensor) -> bytes:
@@ -120,11 +177,15 @@ def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
     """All ranks together against the simulated trace."""
     simulated = simulate(case.plan())
     out: dict[str, object] = {"worst": {key: max(r["worst"][key] for r in ranks) for key in ranks[0]["worst"]}}
+    layout = case.plan().layout
     out["digest"] = [r["digest"] for r in ranks]
-    out["shared"] = [r["shared"] for r in ranks if r["shared"]]
-    out["data"] = case.data
     out["first"] = max(r["first"] for r in ranks)  # gradients of the first step, of their largest entry
     out["history"] = ranks[0]["history"]
+    out["replicas"] = [[ranks[r]["digest"] for r in group] for group in layout.groups("data")]
+    out["replicated"] = [[ranks[r]["replicated"] for r in group] for group in layout.groups("tensor")]
+    out["shared"] = [[s for r in group if (s := ranks[r]["shared"])] for group in layout.groups("data", "pipeline")]
+    out["fault"] = [r["fault"] for r in ranks]
+    out["flops"] = [r["flops"] for r in ranks]
     out["largest"] = max(r["largest"] for r in ranks)
     for player in ("spans", "null"):
         trace = Trace("measured", as_columns(span for r in ranks for span in r[player]))

@@ -147,3 +147,17 @@ def test_the_backward_drops_what_the_forward_dropped_and_nothing_was_kept_for_it
     assert kept == []
     assert torch.equal(x.grad != 0, y != 0)
     assert torch.autograd.gradcheck(lambda x: dropout(x, 0.5, Draw(0, 3, 1), "site"), (x,))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("count", [2, 3])
+def test_ranks_that_have_parts_of_a_tensor_drop_as_one_that_has_all_of_it(dim, count):
+    """Of attention probabilities tensor ranks have heads, of a cut residual stream they have tokens."""
+    import torch
+
+    from headway.train.dropout import Cut, apply
+
+    x = torch.rand(6, 6, 6, dtype=torch.float64) + 1
+    parts = [apply(part.contiguous(), 0.3, 17, Cut(dim, i, count)) for i, part in enumerate(x.chunk(count, dim))]
+    assert torch.equal(torch.cat(parts, dim), apply(x, 0.3, 17))
+    assert not torch.equal(*(part == 0 for part in parts[:2]))

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from headway.units import Dtype
-from tests.train.cases import MAX_WORLD, Case, half_precision, matrix, sampled, single_precision, splits
+from tests.train.cases import (
+    MAX_WORLD,
+    Case,
+    half_precision,
+    matrix,
+    sampled,
+    sampled_tensors,
+    single_precision,
+    splits,
+    tensors,
+)
 from tests.train.launching import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -31,9 +41,10 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
     cases += splits()
+    cases += sampled_tensors() if request.param == "sampled" else tensors()
     narrow = [*single_precision(), *half_precision()]
     everything = [*cases, *narrow, *(job for job in SAME_JOBS for _ in range(2))]
-    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=400 if len(cases) < 99 else 1200)
+    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=600 if len(cases) < 199 else 3000)
     assert set(found) >= {case.id for case in cases}
     return found
 
@@ -53,7 +64,23 @@ def test_the_sample_touches_every_axis():
     assert len(axes["clip"]) == len(axes["unit_bytes"]) == len(axes["valid"]) == 2
 
 
-@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "evaluation"])
+def test_the_sample_touches_every_axis_of_the_tensor_layouts():
+    axes = defaultdict(set)
+    for case in sampled_tensors():
+        for axis, value in asdict(case).items():
+            axes[axis].add(value)
+    assert axes["tensor"] == {2, 4}
+    assert axes["pipeline"] >= axes["data"] == {1, 2, 4}
+    assert axes["chunks"] == {1, 2}
+    assert axes["vocabulary"] == {97, 260}
+    assert axes["key_value_heads"] == {0, 2, 4}
+    assert axes["tied"] == axes["sequence_parallel"] == {True, False}
+    assert {(case.tensor, case.sequence_parallel, case.hidden_dropout > 0) for case in sampled_tensors()} == {
+        (tensor, cut, dropped) for tensor in (2, 4) for cut in (True, False) for dropped in (True, False)
+    }
+
+
+@pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "gathered", "evaluation"])
 def test_every_layout_equals_one_process(played, quantity):
     exact = {name: runs for name, runs in played.items() if "float32" not in name and "float16" not in name}
     worst = {name: each["worst"][quantity] for name, runs in exact.items() for each in runs}
@@ -127,13 +154,31 @@ def test_the_same_job_twice_is_the_same_to_the_bit(played, job):
 def test_data_ranks_hold_the_same_weights_to_the_bit(played):
     for runs in played.values():
         for each in runs:
-            size = each["data"]
-            for start in range(0, len(each["digest"]), size):
-                assert len(set(each["digest"][start : start + size])) == 1
+            assert all(len(set(group)) == 1 for group in each["replicas"])
+
+
+def test_gradients_of_what_tensor_ranks_hold_whole_are_the_same_to_the_bit(played):
+    for case in sampled_tensors():
+        for each in played[case.id]:
+            assert {len(group) for group in each["replicated"]} == {case.tensor}
+            assert all(len(set(group)) == 1 for group in each["replicated"]), case.id
+
+
+def test_a_nan_that_one_tensor_rank_has_in_a_norms_gradient_keeps_all_ranks_from_updating(played):
+    for case in sampled_tensors():
+        for each in played[case.id]:
+            assert each["fault"] == [[False, False]] * case.world, case.id
+
+
+def test_planned_flops_of_each_tensor_rank_equal_torchs_counter(played):
+    for case in sampled_tensors():
+        for each in played[case.id]:
+            assert all(counted == planned > 0 for counted, planned in each["flops"] if planned), case.id
+            assert any(planned for _, planned in each["flops"])
 
 
 def test_both_copies_of_a_tied_embedding_stay_the_same_to_the_bit(played):
     """Megatron-LM #844: the copies drifted apart with data parallelism and pipelines."""
     for runs in played.values():
         for each in runs:
-            assert len(set(each["shared"])) <= 1
+            assert all(len(set(group)) <= 1 for group in each["shared"])

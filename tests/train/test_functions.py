@@ -111,31 +111,34 @@ def test_rotation_in_place_has_the_gradients_of_differences_and_keeps_nothing():
 def test_attention_with_dropout_has_the_gradients_of_differences(shared):
     import torch
 
+    from headway.train.dropout import WHOLE
     from headway.train.functions import dropped_attention
 
     q, k, v = _random(2, 4, 5, 6), _random(2, shared, 5, 6), _random(2, shared, 5, 6)
-    assert torch.autograd.gradcheck(lambda q, k, v: dropped_attention(q, k, v, 0.3, 77), (q, k, v))
-    assert _kept(lambda *qkv: dropped_attention(*qkv, 0.3, 77), q, k, v) == [(2, 4, 5, 5)]
+    assert torch.autograd.gradcheck(lambda q, k, v: dropped_attention(q, k, v, 0.3, 77, WHOLE), (q, k, v))
+    assert _kept(lambda *qkv: dropped_attention(*qkv, 0.3, 77, WHOLE), q, k, v) == [(2, 4, 5, 5)]
 
 
 @pytest.mark.parametrize("shared", [1, 2, 4])
 def test_attention_that_drops_next_to_nothing_is_the_fused_one(shared):
     import torch
 
+    from headway.train.dropout import WHOLE
     from headway.train.functions import dropped_attention
 
     q, k, v = _random(2, 4, 5, 6), _random(2, shared, 5, 6), _random(2, shared, 5, 6)
     fused = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    torch.testing.assert_close(dropped_attention(q, k, v, 1e-15, 77), fused)
+    torch.testing.assert_close(dropped_attention(q, k, v, 1e-15, 77, WHOLE), fused)
 
 
 def test_a_token_attends_to_none_that_follow():
     import torch
 
+    from headway.train.dropout import WHOLE
     from headway.train.functions import dropped_attention
 
     q, k, v = _random(1, 2, 5, 4), _random(1, 2, 5, 4), _random(1, 2, 5, 4)
-    out = dropped_attention(q, k, v, 0.3, 77)
+    out = dropped_attention(q, k, v, 0.3, 77, WHOLE)
     (gradient,) = torch.autograd.grad(out[:, :, 2].sum(), v)
     assert gradient[:, :, 3:].abs().max() == 0
     assert gradient[:, :, :3].abs().max() > 0
