@@ -127,4 +127,4 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path, made, 
     Tokenizer(models.WordLevel(words, unk_token="word0")).save(str(tmp_path / "large.json"))
     status, out, err = generate(made[0], "--tokenizer", tmp_path / "large.json", "--prompt", "word299")
     assert (status, out) == (2, "")
-    assert "has 300 tokens, but model.vocabulary is 256." in err
+    assert "has 300 tokens, but model.vocabulary is 260." in err
