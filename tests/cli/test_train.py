@@ -258,6 +258,7 @@ def test_a_loss_that_is_not_a_number_stops_all_ranks_at_one_step(job, tmp_path):
     status, _, err = _end(_start(job(20), *settings))
     assert status == 1
     assert "Lower optimizer.lr, or set train.on_nonfinite: skip" in err
+    assert ", first (from the loss back) in unit " in err
     reports = [json.loads(path.read_text()) for path in sorted((tmp_path / "run" / "log").glob("rank-*.error.json"))]
     assert len(reports) == 4
     assert len({report["error"].split(":")[0] for report in reports}) == 1
