@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headway.schedule.schedule import Schedule
     from headway.sim.unit_time import Played
 
+LEAST_TIME = 1e-3  # a picture of shorter beside longer ones would be too wide
 _SVG_COLUMNS = 200  # at least; more where all of a schedule needs more
 
 
@@ -132,8 +133,9 @@ def _times(text: str) -> "Mapping[Kind, float]":
             raise click.UsageError(f"--times: '{part}' is not a time. Write F=1,B=2,I=1,W=1.") from None
         if kind not in COMPUTE | {Kind.EVICT, Kind.RESTORE}:
             raise click.UsageError(f"--times: {kind} takes no time of its own. Use F, B, I, W, EVICT or RESTORE.")
-        if not (0 < value < float("inf")):
-            raise click.UsageError(f"--times: {kind} takes {number.strip()}; a time is a number above 0.")
+        if not LEAST_TIME <= value <= 1 / LEAST_TIME:
+            said = f"a time is a number above 0, from {LEAST_TIME:g} to {1 / LEAST_TIME:g}"
+            raise click.UsageError(f"--times: {kind} takes {number.strip()}; {said}.")
         named[kind] = value
     both = {**WEIGHTS, **named}
     return {**both, Kind.BACKWARD: named.get(Kind.BACKWARD, both[Kind.INPUT_BACKWARD] + both[Kind.WEIGHT_BACKWARD])}

@@ -56,6 +56,7 @@ def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_jso
 
 def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str, Any]:
     from headway.plan.plan import digest
+    from headway.report.memory import fullest
 
     return {
         "digest": digest(built),
@@ -64,6 +65,8 @@ def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str,
         "mfu": figures.mfu,
         "bubble": trace.bubble(),
         "edges": trace.edges(),
+        "device_memory": built.cluster.device.memory,
+        "fits": fullest(trace, built.cluster).fits,
         "peak_memory": {str(rank): peaks | {"total": sum(peaks.values())} for rank, peaks in trace.memory.items()},
     }
 

@@ -227,6 +227,9 @@ def _print(run: "Run") -> None:
     if cores and plan.layout.world > cores:
         console.print(f"[dim]oversubscribed: {plan.layout.world} ranks share {cores} cores[/]")
     console.print(f"[dim]the measured trace is of step {run.traced_step}[/]", highlight=False)
+    if summary["interrupted"]:
+        said = f"ended after step {summary['steps']} of {plan.train.steps}: a process of the run was told to stop"
+        console.print(said, style="yellow", highlight=False)
     console.print(f"files in {run.directory}", highlight=False)
 
 

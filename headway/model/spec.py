@@ -8,6 +8,7 @@ from typing import Any, Literal, assert_never
 
 from headway.errors import PlanError
 
+MOST_LAYERS = 2048
 Family = Literal["gpt", "llama"]
 
 
@@ -40,6 +41,8 @@ class ModelSpec:
         for name in ("layers", "hidden", "heads", "feed_forward", "vocabulary", "positions", "key_value_heads"):
             if getattr(self, name) < 1:
                 raise PlanError(f"model.{name} must be at least 1, got {getattr(self, name)}.")
+        if self.layers > MOST_LAYERS:
+            raise PlanError(f"model.layers is at most {MOST_LAYERS}, got {self.layers}.")
         if self.hidden % self.heads:
             near = _nearest(_divisors(self.hidden), self.heads)
             width = max(1, self.hidden // self.heads) * self.heads

@@ -92,11 +92,21 @@ def _remedies(plan: Plan, *, too_many_activations: bool) -> list[str]:
         activations.append(f"a smaller train.microbatch (now {train.microbatch})")
     if plan.schedule.name == "gpipe":
         activations.append("parallel.schedule 1f1b, which keeps fewer micro-batches in flight")
+    if plan.num_microbatches >= plan.layout.size("pipeline") > 1:
+        activations.append(
+            f"fewer micro-batches in flight (train.global_batch, for fewer than the {plan.num_microbatches} of a step)"
+        )
+    if plan.layout.size("tensor") > 1 and not plan.sequence_parallel:
+        activations.append("parallel.sequence_parallel true")
     activations.append(f"a shorter data.sequence_length (now {plan.data.sequence_length})")
     axis: Axis = "data" if shared else "pipeline"  # ranks of a node that shares its memory add to each other's
     size = plan.layout.size(axis)
     states = (
         [f"{'fewer' if shared else 'more'} ranks along parallel.{axis} (now {size})"] if size > 1 or not shared else []
     )
+    if not shared:
+        states.append(f"more tensor ranks (parallel.tensor, now {plan.layout.size('tensor')})")
+    if axis == "pipeline" and size >= plan.model.layers:
+        states = states[1:]  # more stages than layers hold nothing
     first, then = (activations, states) if too_many_activations else (states, activations)
     return [*first, *then, "a smaller model, or devices with more memory"]

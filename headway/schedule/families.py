@@ -9,6 +9,8 @@ from headway.schedule.action import NUMBERS, Action, Kind, pack
 from headway.schedule.row import Column, Row, row
 from headway.schedule.schedule import Schedule
 
+MOST_FORWARDS = 2_000_000  # a minute of building and playing
+
 
 def build(family: str, *, pipeline: int, microbatches: int, chunks: int = 1) -> Schedule:
     """The schedule of `family` for P = `pipeline` ranks, M = `microbatches` and V = `chunks` stages a rank.
@@ -25,6 +27,11 @@ def build(family: str, *, pipeline: int, microbatches: int, chunks: int = 1) -> 
         remedy = "Use schedule interleaved, or chunks 1." if wanted == 1 else f"Use chunks {wanted}."
         number = "one stage" if wanted == 1 else f"{wanted} stages"
         raise ScheduleError(f"{family} has {number} on each rank, got chunks {chunks}. {remedy}")
+    if (count := pipeline * microbatches * chunks) > MOST_FORWARDS:
+        raise ScheduleError(
+            f"{family} of {pipeline} ranks × {microbatches} micro-batches × {chunks} chunks has {count:,} forwards; "
+            f"at most {MOST_FORWARDS:,} are built. Use fewer of one of them."
+        )
     return FAMILIES[family](pipeline, microbatches, chunks)
 
 

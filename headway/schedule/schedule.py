@@ -126,6 +126,7 @@ def from_csv(text: str, name: str = "csv") -> Schedule:
     0F0,0B0
     """
     rows: list[Row] = []
+    text = text.removeprefix("\ufeff")  # the byte-order mark that spreadsheets write
     text = re.sub(r"\(([^()]*);([^()]*)\)OVERLAP_F_B", r"\1,\2", text)
     if re.search(r"\d+BW\d+", text):
         text = re.sub(r"(\d+)B(W?)(\d+)", lambda found: f"{found[1]}{'B' if found[2] else 'I'}{found[3]}", text)

@@ -8,7 +8,8 @@ import pytest
 from headway.cli.main import main
 from headway.plan.plan import digest, read
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(set(FOLDER.glob("*.yaml")) - {FOLDER / "cluster.yaml"})
 
 
 @pytest.fixture(autouse=True)
@@ -128,3 +129,9 @@ def test_many_data_replicas_are_shown_as_one_row(job, capsys):
 def test_a_file_that_cannot_be_written_is_the_users_mistake(job, tmp_path, capsys):
     assert main(["plan", job, "--output", str(tmp_path / "none" / "plan.json")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_example_of_a_cluster_file_is_a_cluster(tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(f"cluster: {FOLDER / 'cluster.yaml'}\ntrain: {{precision: bfloat16}}\n")
+    assert main(["plan", str(tmp_path / "job.yaml")]) == 0
+    assert "two-boxes: 2 × 8 A100-40GB, 40.0 GiB each" in capsys.readouterr().out

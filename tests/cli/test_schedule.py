@@ -195,8 +195,8 @@ def test_a_broken_csv_is_one_message(text, said, capsys, tmp_path):
         ("--compare gpipe,1f1c --pipeline 2 --microbatches 2", "Did you mean '1f1b'?"),
         ("--compare gpipe,1f1b --pipeline 2 --microbatches 2 --csv", "--csv prints one schedule"),
         ("gpipe --microbatches 2", "Missing option '--pipeline'"),
-        ("1f1b --pipeline 2 --microbatches 2 --times F=0", "F takes 0; a time is a number above 0."),
-        ("1f1b --pipeline 2 --microbatches 2 --times F=nan", "a time is a number above 0."),
+        ("1f1b --pipeline 2 --microbatches 2 --times F=0", "F takes 0; a time is a number above 0, from"),
+        ("1f1b --pipeline 2 --microbatches 2 --times F=nan", "a time is a number above 0, from"),
         ("1f1b --pipeline 2 --microbatches 2 --times Q=1", "'Q=1' is not a time. Write F=1,B=2,I=1,W=1."),
         ("1f1b --pipeline 2 --microbatches 2 --times STEP=1", "STEP takes no time of its own."),
         ("not-there.csv", "not-there.csv cannot be read: No such file or directory."),
@@ -204,3 +204,21 @@ def test_a_broken_csv_is_one_message(text, said, capsys, tmp_path):
 )
 def test_a_wrong_call_is_one_message(line, said, capsys):
     assert said in refused(capsys, line)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("1f1b --pipeline 2 --microbatches 2 --times F=1e300", "from 0.001 to 1000."),
+        ("1f1b --pipeline 2 --microbatches 2 --times F=1e-12", "from 0.001 to 1000."),
+        ("1f1b --pipeline 4 --microbatches 100000000", "400,000,000 forwards; at most 2,000,000 are built."),
+        ("interleaved --pipeline 4 --microbatches 8 --chunks 300000", "9,600,000 forwards; at most 2,000,000"),
+    ],
+)
+def test_what_would_take_for_ever_or_cannot_be_drawn_is_refused_at_once(capsys, words, said):
+    assert said in refused(capsys, words)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_action(tmp_path, capsys):
+    (tmp_path / "mine.csv").write_text("0F0,0B0\n", encoding="utf-8-sig")
+    assert json.loads(run(capsys, f"{tmp_path}/mine.csv --json"))["rows"] == [["0F0", "0B0"]]
