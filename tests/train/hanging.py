@@ -21,6 +21,7 @@ from headway.schedule import schedule as schedules
 from headway.train import comm
 from headway.train.loop import Trainer
 from headway.train.pulse import Pulse
+from headway.train.stage import Done
 from headway.train.torch_stage import TorchStage
 from headway.train.watch import Watch
 
@@ -34,10 +35,10 @@ CIRCLE = "# circle\n0F0,0SEND_F0,0RECV_B0,0B0,0F1,0SEND_F1,0RECV_B1,0B1,STEP\n" 
 class Sleeper(TorchStage):
     """A stage whose forward falls asleep in the fourth step of rank 1."""
 
-    def forward(self, stage: int, microbatch: int) -> None:
+    def forward(self, stage: int, microbatch: int) -> Done:
         if self.rank == 1 and self.step == 3:
             time.sleep(600)
-        super().forward(stage, microbatch)
+        return super().forward(stage, microbatch)
 
 
 def plan() -> Plan:
