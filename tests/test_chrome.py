@@ -10,18 +10,7 @@ from hypothesis import strategies as st
 from headway import chrome
 from headway.errors import PlanError
 from headway.trace import Changes, Span, Trace, as_columns
-
-SPANS = (
-    Span(0, "compute", "0F0", 0.0, 1.0),
-    Span(0, "send", "0SEND_F0", 1.0, 1.5, "0→1", 100),
-    Span(1, "receive", "1RECV_F0", 1.0, 1.5, "0→1", 100),
-    Span(1, "compute", "1F0", 1.5, 2.5),
-    Span(0, "reduce", "0REDUCE_GRAD/a", 2.5, 3.0, "{0,1}", 40),
-    Span(1, "reduce", "0REDUCE_GRAD/a", 2.5, 3.0, "{0,1}", 40),
-    Span(0, "reduce", "0REDUCE_GRAD/b", 3.0, 4.0, "{0,1}", 60),
-    Span(1, "reduce", "0REDUCE_GRAD/b", 3.0, 4.0, "{0,1}", 60),
-)
-TRACE = Trace("predicted", as_columns(SPANS), {0: {"parameters": 7, "activations": 9}, 1: {"parameters": 8}})
+from tests.test_trace import SPANS, TRACE
 
 
 @pytest.mark.parametrize("name", ["a.trace.json", "a.trace.json.gz"])

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from headway.report.ranges import equal_edges
 from headway.schedule.action import Kind
-from headway.schedule.operation import parse
 from headway.trace import Trace
 from headway.units import Bytes, Seconds, show_bytes, show_seconds
 
@@ -119,11 +118,10 @@ def table(rows: tuple[Row, ...]) -> "Table":
 def _by_kind(trace: Trace) -> dict[str, tuple[int, float]]:
     """Kind → number of its operations and their seconds; the parts of a STEP are kinds of their own."""
     found: dict[str, tuple[int, float]] = {}
-    for span in trace.spans:
-        operation = parse(span.operation)
+    for operation, taken in zip(trace.spans.operations, trace.spans.seconds.tolist(), strict=True):
         name = str(operation if operation.action.kind is Kind.STEP else operation.action.kind)
         count, seconds = found.get(name, (0, 0.0))
-        found[name] = (count + 1, seconds + span.seconds)
+        found[name] = (count + 1, seconds + taken)
     return found
 
 

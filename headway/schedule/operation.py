@@ -9,8 +9,8 @@ from typing import overload
 import numpy as np
 
 from headway.schedule import action as actions
-from headway.schedule.action import KINDS, NUMBERS, Action, Kind, from_code, unpack
-from headway.schedule.row import Column
+from headway.schedule.action import KINDS, NUMBERS, Action, Kind, from_code
+from headway.schedule.row import Coded, Column
 from headway.schedule.schedule import Schedule
 
 TOTAL, UPDATE = "total", "update"  # the parts of a STEP
@@ -53,16 +53,13 @@ class Operation:
         return f"{self.action}/{self.part}" if self.part else str(self.action)
 
 
-class Operations(Sequence[Operation]):
+class Operations(Coded, Sequence[Operation]):
     """Operations as columns. `codes`: [n], `Action.code` of each; `parts`: [n], the place of its part in `names`."""
 
-    __slots__ = ("codes", "names", "parts")
+    __slots__ = ("names", "parts")
 
     def __init__(self, codes: Column, parts: Column, names: tuple[str, ...]) -> None:
         self.codes, self.parts, self.names = codes, parts, names
-
-    def __len__(self) -> int:
-        return len(self.codes)
 
     @overload
     def __getitem__(self, place: int) -> Operation: ...
@@ -80,23 +77,7 @@ class Operations(Sequence[Operation]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Operations) and len(self) == len(other) and all(map(Operation.__eq__, self, other))
 
-    def __hash__(self) -> int:
-        return hash(self.codes.tobytes())
-
-    @property
-    def kinds(self) -> Column:
-        """[n]: the number of each one's kind."""
-        return unpack(self.codes)[0]
-
-    @property
-    def stages(self) -> Column:
-        """[n]: stages, −1 for operations of the whole rank."""
-        return unpack(self.codes)[1]
-
-    @property
-    def microbatches(self) -> Column:
-        """[n]: micro-batches, −1 for operations of all of them."""
-        return unpack(self.codes)[2]
+    __hash__ = Coded.__hash__
 
 
 @dataclass(frozen=True, slots=True)

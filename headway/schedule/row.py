@@ -13,35 +13,18 @@ Flags = NDArray[np.bool_]
 Times = NDArray[np.float64]
 
 
-class Row(Sequence[Action]):
-    """Actions in order. `codes`: [n] int64, `Action.code` of each; equal rows have equal codes."""
+class Coded:
+    """What follows from a column of `Action.code`s, [n]."""
 
     __slots__ = ("codes",)
 
-    def __init__(self, codes: Column) -> None:
-        self.codes = codes
+    codes: Column
 
     def __len__(self) -> int:
         return len(self.codes)
 
-    @overload
-    def __getitem__(self, place: int) -> Action: ...
-    @overload
-    def __getitem__(self, place: slice) -> "Row": ...
-    def __getitem__(self, place: int | slice) -> "Action | Row":
-        return Row(self.codes[place]) if isinstance(place, slice) else from_code(int(self.codes[place]))
-
-    def __iter__(self) -> Iterator[Action]:
-        return map(from_code, self.codes.tolist())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Row) and np.array_equal(self.codes, other.codes)
-
     def __hash__(self) -> int:
         return hash(self.codes.tobytes())
-
-    def __repr__(self) -> str:
-        return f"Row({','.join(map(str, self))})"
 
     @property
     def kinds(self) -> Column:
@@ -61,6 +44,33 @@ class Row(Sequence[Action]):
     def of(self, *kinds: Kind) -> Flags:
         """[n]: whether each action is one of `kinds`."""
         return among(self.kinds, *kinds)
+
+
+class Row(Coded, Sequence[Action]):
+    """Actions in order. `codes`: [n] int64, `Action.code` of each; equal rows have equal codes."""
+
+    __slots__ = ()
+
+    def __init__(self, codes: Column) -> None:
+        self.codes = codes
+
+    @overload
+    def __getitem__(self, place: int) -> Action: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Row": ...
+    def __getitem__(self, place: int | slice) -> "Action | Row":
+        return Row(self.codes[place]) if isinstance(place, slice) else from_code(int(self.codes[place]))
+
+    def __iter__(self) -> Iterator[Action]:
+        return map(from_code, self.codes.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Row) and np.array_equal(self.codes, other.codes)
+
+    __hash__ = Coded.__hash__
+
+    def __repr__(self) -> str:
+        return f"Row({','.join(map(str, self))})"
 
 
 def row(actions: Iterable[Action]) -> Row:
