@@ -77,7 +77,7 @@ class Case:
 
 CASES = (
     Case("one process", "plain PyTorch loop", 0.97),
-    Case("one process, bfloat16", "plain PyTorch loop, float32 masters", 0.97, precision="bfloat16"),
+    Case("bfloat16", "plain PyTorch loop, float32 masters", 0.97, precision="bfloat16"),
     Case("data 2", "DistributedDataParallel", 1.0, data=2),
     Case("pipeline 2, 1f1b", "Schedule1F1B", 1.0, pipeline=2, microbatches=8),
     Case("pipeline 2 × chunks 2", "ScheduleInterleaved1F1B", 1.0, pipeline=2, chunks=2, microbatches=8),
