@@ -1,4 +1,4 @@
-"""The only reader of environment variables, and of what this machine is."""
+"""The only reader of environment variables, and of what this machine is and runs."""
 
 import os
 import re
@@ -95,6 +95,15 @@ def num_cores() -> int:
 def machine_memory() -> Bytes:
     """Bytes of main memory of this machine."""
     return Bytes(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def parent(pid: int) -> int | None:
+    """The process that started another (Linux); None where there is no such process."""
+    try:
+        found = re.search(r"\) \S (\d+) ", Path(f"/proc/{pid}/stat").read_text("utf-8", "replace"))
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 def processor_flags() -> frozenset[str]:

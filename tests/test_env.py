@@ -1,8 +1,10 @@
 """What a process learns from its environment: its place in a job that torchrun or Slurm's srun started."""
 
+import os
+
 import pytest
 
-from headway.env import Worker, expand_hosts, processor_flags, worker
+from headway.env import Worker, expand_hosts, parent, processor_flags, worker
 from headway.errors import PlanError
 
 TORCHRUN = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
@@ -89,3 +91,8 @@ def test_the_processors_flags_are_words_and_of_x86_alone():
     flags = processor_flags()
     assert all(flag.strip() == flag and " " not in flag for flag in flags)
     assert not flags or "fpu" in flags
+
+
+def test_a_process_has_a_parent_and_none_that_is_not_there():
+    assert parent(os.getpid()) == os.getppid()
+    assert parent(2**31 - 1) is None

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -131,12 +130,8 @@ def _logs(log: Path, rank: int) -> str:
 
 def _children(pid: int) -> list[int]:
     """Processes whose parent is `pid` (Linux)."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        match = re.search(r"\) \S (\d+) ", _text(stat))
-        if match and int(match[1]) == pid:
-            found.append(int(stat.parent.name))
-    return found
+    running = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+    return [each for each in running if env.parent(each) == pid]
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -73,6 +73,11 @@ class TorchStage:
         self.step = 0
         self.rate = 0.0  # the learning rate of this step; the loop sets it
         self._last = len(plan.stages) - 1
+        # found once: each message and each mask asks for one
+        self._rank_of = {
+            stage: plan.layout.rank({**coord, "pipeline": pipeline}) for stage, pipeline in plan.schedule.ranks.items()
+        }
+        self._replicas = plan.layout.size("data")
         self._units_of = {stage: plan.units_of_stage(stage) for stage in plan.schedule.stages(self._pipeline)}
         group = plan.layout.group(rank, "tensor")
         self._axis = TensorAxis(comm, group, self._tensor, cuts_sequence=plan.sequence_parallel)
@@ -115,7 +120,7 @@ class TorchStage:
         x = self._tokens[microbatch] if stage == 0 else self._box.inputs.pop(place)
         targets = self._targets[microbatch] if stage == self._last else None
         # the micro-batch of the global batch; an evaluation drops nothing
-        drawn = microbatch * self.plan.layout.size("data") + self._data
+        drawn = microbatch * self._replicas + self._data
         draw = Draw(self.plan.train.seed, self.step, drawn) if self.program.trains else None
         islands = []
         with self.saved.counting(place):
@@ -173,7 +178,7 @@ class TorchStage:
         made = self._outputs if forward else self._input_gradients
         target = action.stage + (1 if forward else -1)
         tensor = made.pop((action.stage, action.microbatch)).contiguous()
-        return self.comm.send(tensor, self._rank_of(target), self._tag(target, action.microbatch), forward=forward)
+        return self.comm.send(tensor, self._rank_of[target], self._tag(target, action.microbatch), forward=forward)
 
     def receive(self, action: Action) -> Transfer:
         """Start receiving the stage's input, or the gradient of its output."""
@@ -185,7 +190,7 @@ class TorchStage:
         box = self._box.inputs if forward else self._box.gradients
         box[action.stage, action.microbatch] = tensor
         tag = self._tag(action.stage, action.microbatch)
-        return self.comm.receive(tensor, self._rank_of(source), tag, forward=forward)
+        return self.comm.receive(tensor, self._rank_of[source], tag, forward=forward)
 
     def reduce(self, unit: str) -> Transfer:
         """Start summing a unit's flat gradients, in place; in a copy where they are reduced in another type."""
@@ -252,7 +257,7 @@ class TorchStage:
 
         Of what all tensor ranks hold, each counts its share, so that a NaN on any of them is seen by all ranks.
         """
-        size = self.plan.layout.size("data")
+        size = self._replicas
         square = torch.zeros((), dtype=torch.float64, device=self.device)
         for unit in self.units.values():
             if self.plan.holders(unit.unit)[0] != self._pipeline:
@@ -271,10 +276,6 @@ class TorchStage:
 
     def _is_here(self, stage: int) -> bool:
         return self.plan.schedule.ranks[stage] == self._pipeline
-
-    def _rank_of(self, stage: int) -> int:
-        coord = self.plan.layout.coord(self.rank)
-        return self.plan.layout.rank({**coord, "pipeline": self.plan.schedule.ranks[stage]})
 
     def _tag(self, stage: int, microbatch: int) -> int:
         """A number for each message of one direction: of the stage that needs it and its micro-batch."""

@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import queue
-import re
 import signal
 import socket
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
+from headway import env
 from headway.plan.plan import Plan
 from headway.train.hang import Position, Standstill
 from headway.train.pulse import START_LIMIT, MappedLine, Pulse
@@ -219,7 +219,7 @@ class Watch:
     def _leave(self, report: dict[str, Any]) -> None:
         """End this process, and the silent ones beside it: one that is stopped heeds nothing but SIGKILL."""
         for host, pid in report["silent"]:
-            if host == self._host and pid != os.getpid() and _parent(pid) == os.getppid():
+            if host == self._host and pid != os.getpid() and env.parent(pid) == os.getppid():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         os._exit(1)
@@ -258,11 +258,3 @@ def _dumps(position: Position) -> str:
 def _loads(text: bytes) -> Position:
     fields = json.loads(text)
     return Position(**{**fields, "peers": tuple(fields["peers"])})
-
-
-def _parent(pid: int) -> int | None:
-    """The parent of a process (Linux)."""
-    with contextlib.suppress(OSError):
-        found = re.search(r"\) \S (\d+) ", Path(f"/proc/{pid}/stat").read_text())
-        return int(found[1]) if found else None
-    return None
