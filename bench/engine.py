@@ -24,7 +24,7 @@ from rich.table import Table
 
 from headway.schedule import families, graph, passes
 from headway.schedule.check import check
-from headway.schedule.operation import Program
+from headway.schedule.program import Program
 from headway.sim import engine
 
 PIPELINE, GOAL, REPEATS = 64, 1.0, 5

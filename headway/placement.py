@@ -25,6 +25,11 @@ class Placement:
     grads: State
     optimizer: State
 
+    @property
+    def cuts(self) -> bool:
+        """Whether any kind of state is cut."""
+        return self.params.cut or self.grads.cut or self.optimizer.cut
+
     def __str__(self) -> str:
         return f"params {self.params}, grads {self.grads}, optimizer {self.optimizer}"
 

@@ -38,6 +38,16 @@ class Unit:
         """Elements of the flat buffer's leading slice that weight decay applies to."""
         return num_held([p for p in self.parameters if p.decayed], self.tensor)
 
+    def part(self, count: int) -> int:
+        """Elements of each of `count` equal parts of the flat buffer, which is padded to that."""
+        return -(-self.numel // count)
+
+    def groups(self, own: slice) -> tuple[tuple[slice, bool], ...]:
+        """A range of the flat buffer as optimizer groups: (slice of the range, whether weight decay applies)."""
+        size = own.stop - own.start
+        cut = min(max(self.num_decayed - own.start, 0), size)
+        return tuple((slice(a, b), decayed) for a, b, decayed in ((0, cut, True), (cut, size, False)) if b > a)
+
     @property
     def copies(self) -> tuple[tuple[slice, int], ...]:
         """The flat buffer as slices, each with the number of tensor ranks that hold the same elements."""

@@ -1,6 +1,8 @@
 """Job → Plan: every derived number computed once, everything that cannot work refused with a remedy."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from headway.plan.rows import rows as compute_rows
 from headway.plan.stages import split
 from headway.schedule import families, passes
 from headway.schedule.check import check
+from headway.schedule.operation import Part, Parts
 from headway.schedule.schedule import Schedule
 from headway.units import Dtype
 
@@ -56,11 +59,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
     microbatches = _num_microbatches(job, parallel)
     rows = compute_rows(parallel, job.train, microbatches, folder)
     made = split(job, parallel, model, cluster)
-    ends = {0, len(made.stages) - 1}  # a tied embedding's stages, which share its gradient if two ranks hold them
-    shared = ends if model.tied and len({rows.ranks[stage] for stage in ends}) > 1 else set()
-    filled = {stage for stage, names in enumerate(made.stages) if names}  # an empty stage has no gradients
-    reduced = frozenset(filled if parallel.data > 1 else shared)
-    return Plan(
+    bare = Plan(
         name=name,
         model=model,
         cluster=cluster,
@@ -69,9 +68,11 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         split=made.name,
         stages=made.stages,
         unit_bytes=parallel.unit_bytes,
+        whole_below=parallel.whole_below,
+        prefetch=parallel.prefetch,
         num_microbatches=microbatches,
-        schedule=_lower(rows, reduced),
-        evaluation=_lower(families.forward_only(rows), frozenset()),
+        schedule=rows,
+        evaluation=families.forward_only(rows),
         data=job.data,
         optimizer=job.optimizer,
         train=job.train,
@@ -79,10 +80,19 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         run=job.run,
         sequence_parallel=parallel.sequence_parallel,
     )
+    return replace(bare, schedule=_lower(bare.schedule, bare.parts), evaluation=_lower(bare.evaluation, bare.parts))
 
 
-def _lower(rows: Schedule, reduced: frozenset[int]) -> Schedule:
-    return check(passes.add_steps(passes.add_reductions(passes.add_messages(rows), reduced)))
+def _lower(rows: Schedule, parts: tuple[Parts, ...]) -> Schedule:
+    """The rows with all that they leave out, as the units' placement has it."""
+
+    def stages(which: Callable[[Part], bool]) -> frozenset[int]:
+        return frozenset(stage for stage, each in enumerate(parts) if any(map(which, each.shared)))
+
+    reduced, cut_grads = stages(lambda part: part.reduces), stages(lambda part: part.cut_grads)
+    once, each = stages(lambda part: part.gathers and not part.cut_params), stages(lambda part: part.cut_params)
+    whole = passes.add_gathers(passes.add_messages(rows), once, each)
+    return check(passes.add_steps(passes.add_reductions(whole, reduced, cut_grads)))
 
 
 def _num_microbatches(job: Job, parallel: Parallel) -> int:
@@ -124,6 +134,8 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
             raise PlanError(f"{key} must be at least 1, got {value}.")
     for key, number in {
         "parallel.unit_bytes": parallel.unit_bytes,
+        "parallel.whole_below": parallel.whole_below,
+        "parallel.prefetch": parallel.prefetch,
         "optimizer.eps": optimizer.eps,
         "train.evaluate_every": train.evaluate_every,
         "data.workers": data.workers,
@@ -139,6 +151,8 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
             raise PlanError(f"{key} must {problem}, got {number}.")
     if not all(0 <= beta < 1 for beta in optimizer.betas):
         raise PlanError(f"optimizer.betas must lie in [0, 1), got {list(optimizer.betas)}.")
+    if parallel.zero not in range(4):
+        raise PlanError(f"parallel.zero is a stage of ZeRO from 0 (nothing is cut) to 3, got {parallel.zero}.")
     _check_rates(job)
     if data.workers > MAX_WORKERS:
         raise PlanError(f"data.workers {data.workers} is more than {MAX_WORKERS} threads on each rank. Use 1 or 2.")
@@ -214,12 +228,9 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
         raise PlanError("parallel: auto needs the planner, which is not built yet. Name the axes: pipeline, data.")
     assert isinstance(parallel, Parallel)
     later: dict[str, tuple[Any, Any]] = {
-        "parallel.zero": (parallel.zero, 0),
         "parallel.offload": (parallel.offload, Offload()),
         "parallel.disk_path": (parallel.disk_path, None),
         "parallel.recompute": (parallel.recompute, "none"),
-        "parallel.prefetch": (parallel.prefetch, Parallel().prefetch),
-        "parallel.whole_below": (parallel.whole_below, Parallel().whole_below),
         "checkpoint.directory": (job.checkpoint.directory, None),
         "checkpoint.every": (job.checkpoint.every, 0),
         "checkpoint.keep": (job.checkpoint.keep, Checkpoint().keep),

@@ -60,7 +60,7 @@ def recipe(types: Dtypes) -> Recipe:
 def placed(numel: int, recipe: Recipe, placement: Placement, data: int) -> dict[str, Bytes]:
     """Category → bytes that one rank of `data` holds of `numel` parameters: ZeRO's table (Rajbhandari et al. 2020, §5).
 
-    What is cut over the data axis is padded to equal parts. Tiers are not told apart.
+    What is cut over the data axis is padded to equal parts, and what is whole beside it too. Tiers are not told apart.
 
     >>> from headway.placement import zero
     >>> placed(1000, MIXED, zero(1), data=8)
@@ -72,25 +72,26 @@ def placed(numel: int, recipe: Recipe, placement: Placement, data: int) -> dict[
         "optimizer": (placement.optimizer, recipe.optimizer),
     }
     part = -(-numel // data)
-    return {kind: Bytes((part if state.cut else numel) * size) for kind, (state, size) in rows.items()}
+    whole = part * data if placement.cuts else numel
+    return {kind: Bytes((part if state.cut else whole) * size) for kind, (state, size) in rows.items()}
 
 
 def states(plan: Plan, rank: int) -> dict[str, Bytes]:
     """Category → bytes of `rank`: the sum of its tensors, as the trainer allocates them."""
-    return states_of(plan, plan.units_of_rank(rank))
+    return states_of(plan, rank, plan.units_of_rank(rank))
 
 
-def states_of(plan: Plan, units: Iterable[Unit]) -> dict[str, Bytes]:
-    """Category → bytes of `units` on a rank that holds them.
+def states_of(plan: Plan, rank: int, units: Iterable[Unit]) -> dict[str, Bytes]:
+    """Category → bytes of `units` on `rank`, which holds them.
 
     The recipe of `train.precision`, and AdamW's float32 step counter, one for each of a unit's slices (decayed or not).
     """
     found = {"parameters": 0, "gradients": 0, "optimizer": 0}
     for unit in units:
-        each = placed(unit.numel, recipe(dtypes(plan.train)), plan.placement, plan.layout.size("data"))
+        each = placed(unit.numel, recipe(dtypes(plan.train)), plan.placed(unit), plan.num_sharing(unit))
         for kind, size in each.items():
             found[kind] += size
-        found["optimizer"] += 4 * ((unit.num_decayed > 0) + (unit.num_decayed < unit.numel))
+        found["optimizer"] += 4 * len(unit.groups(plan.own(rank, unit)))
     return {kind: Bytes(size) for kind, size in found.items()}
 
 

@@ -1,7 +1,7 @@
 """Plan: the one frozen document that both players play, its file form and its digest."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -16,12 +16,13 @@ from headway.model import cut
 from headway.model.block import Block, blocks
 from headway.model.spec import ModelSpec
 from headway.model.unit import Unit, units
-from headway.placement import Placement
+from headway.placement import Placement, State, zero
 from headway.plan.job import Checkpoint, Data, Optimizer, Run, Train
 from headway.plan.stages import SplitName
 from headway.schedule import schedule as schedules
 from headway.schedule.check import check
-from headway.schedule.operation import Lane, Parts, Program
+from headway.schedule.operation import Lane, Part, Parts
+from headway.schedule.program import Program
 from headway.schedule.schedule import Schedule
 from headway.units import Bytes
 
@@ -35,7 +36,8 @@ class Plan:
 
     `stages`: for each stage the names of its blocks, in order, and `split` who cut the model so. `schedule` has all
     passes applied; `evaluation` is forward-only. `num_microbatches` is per data rank and step. `sequence_parallel`: the
-    tensor ranks cut the sequence where they do not cut the layers.
+    tensor ranks cut the sequence where they do not cut the layers. `placement` holds for units of at least
+    `whole_below` bytes of parameters (see `placed`); `prefetch` as in Program.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Plan:
     split: SplitName
     stages: tuple[tuple[str, ...], ...]
     unit_bytes: Bytes
+    whole_below: Bytes
+    prefetch: int
     num_microbatches: int
     schedule: ScheduleText
     evaluation: ScheduleText
@@ -110,17 +114,21 @@ class Plan:
     @cached_property
     def program(self) -> Program:
         """The training step as operations."""
-        return Program(self.schedule, self.parts)
+        return Program(self.schedule, self.parts, self.prefetch)
 
     @cached_property
     def evaluation_program(self) -> Program:
         """One evaluation batch as operations."""
-        return Program(self.evaluation, self.parts)
+        return Program(self.evaluation, self.parts, self.prefetch)
 
     @cached_property
     def parts(self) -> tuple[Parts, ...]:
-        """For each stage its units as far as order matters: what computes, what is reduced after what, and where."""
+        """For each stage its units as far as order matters: what computes, what is gathered, what is reduced."""
         return tuple(self._parts(stage) for stage in range(len(self.stages)))
+
+    def unit(self, name: str) -> Unit:
+        """The unit of that name."""
+        return self._named[name]
 
     def units_of_stage(self, stage: int) -> tuple[Unit, ...]:
         """The computing units of a stage, in forward order."""
@@ -135,6 +143,10 @@ class Plan:
         """Pipeline ranks that hold a unit's parameters."""
         return tuple(sorted({self.schedule.ranks[stage] for stage in unit.stages}))
 
+    def num_sharing(self, unit: Unit) -> int:
+        """How many ranks `group` has."""
+        return self.layout.size("data") * len(self.holders(unit))
+
     def group(self, rank: int, unit: Unit) -> tuple[int, ...]:
         """Ranks that together reduce a unit's gradients, `rank` being one of them."""
         coord = self.layout.coord(rank)
@@ -147,18 +159,53 @@ class Plan:
             )
         )
 
+    def placed(self, unit: Unit) -> Placement:
+        """Where a unit's state lives: the plan's table, for what its ranks share and is not too small to be worth it.
+
+        A weight that two stages share is needed and added to at two times: it keeps parameters and gradients whole.
+        """
+        small = unit.numel * self.train.precision.bytes < max(self.whole_below, 1)
+        if small or self.layout.size("data") == 1:
+            return zero(0)
+        return self.placement if len(unit.stages) == 1 else replace(self.placement, params=State(), grads=State())
+
+    def own(self, rank: int, unit: Unit) -> slice:
+        """The range of a unit's flat buffer whose optimizer state `rank` keeps; the last one may end in padding."""
+        if not self.placed(unit).optimizer.cut:
+            return slice(0, unit.numel)
+        group = self.group(rank, unit)
+        part, index = unit.part(len(group)), group.index(rank)
+        return slice(index * part, (index + 1) * part)
+
+    @cached_property
+    def _named(self) -> dict[str, Unit]:
+        return {unit.name: unit for unit in self.units}
+
     def _parts(self, stage: int) -> Parts:
-        computed = self.units_of_stage(stage)
-        names = tuple(unit.name for unit in computed)
-        data = self.layout.size("data")
+        names = tuple(unit.name for unit in self.units_of_stage(stage))
         # a tied embedding without positions is a unit without parameters
-        reduced = [(unit.name, unit.name, Lane.REDUCE) for unit in computed if data > 1 and unit.numel]
-        for unit in self.units:
-            here = [s for s in unit.stages if self.schedule.ranks[s] == self.schedule.ranks[stage]]
-            if not unit.blocks and here[:1] == [stage] and data * len(self.holders(unit)) > 1:
-                # the embedding uses it last where it is here, else only the head does
-                reduced.append((unit.name, names[0] if stage == 0 else names[-1], Lane.SHARED))
-        return Parts(names, tuple(reduced))
+        held = [u for u in self.units if stage in u.stages and u.numel and self.num_sharing(u) > 1]
+        return Parts(names, tuple(self._part(unit, stage, names) for unit in held))
+
+    def _part(self, unit: Unit, stage: int, names: tuple[str, ...]) -> Part:
+        placed = self.placed(unit)
+        if unit.blocks:
+            users, first, lane = (unit.name,), stage, None
+        else:  # a tied weight: the embedding and the head compute with it
+            ends = ((0, names[0]), (len(self.stages) - 1, names[-1]))
+            users = tuple(dict.fromkeys(name for end, name in ends if end == stage))
+            # the embedding uses it last where it is here, else only the head does
+            first = next(s for s in unit.stages if self.schedule.ranks[s] == self.schedule.ranks[stage])
+            lane = Lane.SHARED
+        return Part(
+            unit.name,
+            users,
+            reduces=first == stage,
+            gathers=placed.optimizer.cut,
+            cut_grads=placed.grads.cut,
+            cut_params=placed.params.cut,
+            lane=lane,
+        )
 
 
 def dumps(plan: Plan) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from headway.model import exchange
@@ -11,7 +12,8 @@ from headway.model.unit import Unit
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
-from headway.schedule.operation import UPDATE, Operation, Program
+from headway.schedule.operation import UPDATE, Operation
+from headway.schedule.program import Program
 from headway.units import Bytes, Flops
 
 TOTALS = 4  # numbers in the packed all-reduce of a STEP: squared norm, loss sum, stop flag, tokens
@@ -50,8 +52,9 @@ def work(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
             return _backward(plan, program, rank, operation)
         case Kind.SEND_F | Kind.SEND_B | Kind.RECV_F | Kind.RECV_B:
             return _message(plan, rank, action)
-        case Kind.REDUCE_GRAD:
-            return _reduction(plan, rank, next(unit for unit in plan.units if unit.name == operation.part))
+        case Kind.REDUCE_GRAD | Kind.UNSHARD | Kind.RESHARD:
+            of_unit = _reduction if action.kind is Kind.REDUCE_GRAD else partial(_gather, action.kind)
+            return of_unit(plan, rank, plan.unit(operation.part))
         case Kind.BEGIN:
             return _collectives(plan.layout.group(rank, "data"), [Call("all_reduce", COUNT_BYTES)])
         case Kind.STEP:
@@ -97,17 +100,18 @@ def model_flops_per_token(plan: Plan) -> float:
 
 
 def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
-    action = operation.action
-    members, sizes = plan.blocks[_stage(action)], _sizes(plan)
+    action, part = operation.action, operation.part
+    names, sizes = program.parts_of(action).computed, _sizes(plan)
+    members = [block for unit in _units(plan, operation) for block in unit.blocks]
     model = plan.model if program.trains else plan.model.without_dropout
     done = total(cost(model, block, **sizes) for block in members)
     takes = {"activations": done.saved} if program.trains else {}
     gives: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
     if not _passes_on(plan, action, received=received, sent=sent):
-        takes |= {"messages": message_bytes(plan)} if sent else {}
+        takes |= {"messages": message_bytes(plan)} if sent and part in ("", *names[-1:]) else {}
         # a received input is among the saved tensors from here on
-        gives |= {"messages": message_bytes(plan)} if received else {}
+        gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[:1]) else {}
     calls = [call for block in members for call in exchange.forward(model, block, **sizes)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
     return replace(both, flops=done.flops, traffic=done.traffic, kernels=done.kernels, takes=takes, gives=gives)
@@ -116,7 +120,7 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
 def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
     action, part = operation.action, operation.part
     names, sizes = program.parts_of(action).computed, _sizes(plan)
-    units = [unit for unit in plan.units_of_stage(_stage(action)) if part in ("", unit.name)]
+    units = _units(plan, operation)
     members = [block for unit in units for block in unit.blocks]
     done = total(cost(plan.model, block, **sizes) for block in members)
     gives = {"activations": done.saved}
@@ -125,12 +129,23 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     if not _passes_on(plan, action, received=received, sent=sent):
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[-1:]) else {}
         takes |= {"messages": message_bytes(plan)} if sent and part in ("", *names[:1]) else {}
+    # gradients of which no rank keeps the whole are made whole in a buffer, from the first that adds to them on
+    begun = [each.name for each in program.parts_of(action).shared if each.cut_grads and each.users[-1] == part]
+    if unreduced := sum(_whole_gradients(plan, plan.unit(name)) for name in begun):
+        takes |= {"unreduced": Bytes(unreduced)}
     calls = [call for block in members for call in exchange.backward(plan.model, block, **sizes)]
-    if plan.sequence_parallel and program.schedule.final.get(_stage(action)) == action:
-        calls += [call for unit in units for call in _gradients_in_parts(plan, unit)]
+    if plan.sequence_parallel:
+        last = program.schedule.final.get(_stage(action)) == action
+        calls += [call for u in units if last or plan.placed(u).grads.cut for call in _gradients_in_parts(plan, u)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
     flops, traffic, kernels = Flops(2 * done.flops), Bytes(2 * done.traffic), 2 * done.kernels
     return replace(both, flops=flops, traffic=traffic, kernels=kernels, takes=takes, gives=gives)
+
+
+def _units(plan: Plan, operation: Operation) -> list[Unit]:
+    """The computing units that an operation is about."""
+    units = plan.units_of_stage(_stage(operation.action))
+    return [unit for unit in units if operation.part in ("", unit.name)]
 
 
 def _passes_on(plan: Plan, action: Action, *, received: bool, sent: bool) -> bool:
@@ -149,30 +164,63 @@ def _message(plan: Plan, rank: int, action: Action) -> Work:
 
 
 def _reduction(plan: Plan, rank: int, unit: Unit) -> Work:
-    """A unit's gradients summed; in a narrower type they are cast into a buffer, and back when the total needs them."""
-    types = dtypes(plan.train)
-    done = _collectives(plan.group(rank, unit), [Call("all_reduce", Bytes(unit.numel * types.reduced.bytes))])
-    if types.reduced == types.grads or not done.edge:
+    """A unit's gradients summed, whole or each rank's own part.
+
+    In a narrower type they are cast into a buffer, and back: when the total needs them, or at once where no rank keeps
+    the whole.
+    """
+    types, placed, group = dtypes(plan.train), plan.placed(unit), plan.group(rank, unit)
+    numel = _padded(plan, unit) if placed.cuts else unit.numel
+    size = Bytes(numel * types.reduced.bytes)
+    done = _collectives(group, [Call("reduce_scatter" if placed.optimizer.cut else "all_reduce", size)])
+    if not done.edge:
         return done
-    traffic = Bytes(2 * unit.numel * (types.grads.bytes + types.reduced.bytes))
-    return replace(done, traffic=traffic, kernels=2, takes={"reductions": done.bytes})
+    gives = {"unreduced": _whole_gradients(plan, unit)} if placed.grads.cut else {}
+    if types.reduced == types.grads:
+        return replace(done, gives=gives)
+    traffic = Bytes(2 * numel * (types.grads.bytes + types.reduced.bytes))
+    buffer = {"reductions": size}
+    return replace(done, traffic=traffic, kernels=2, takes=buffer, gives=gives | buffer if placed.grads.cut else {})
+
+
+def _whole_gradients(plan: Plan, unit: Unit) -> Bytes:
+    """The buffer in which a unit's gradients are whole until they are reduced."""
+    return Bytes(_padded(plan, unit) * dtypes(plan.train).grads.bytes)
+
+
+def _padded(plan: Plan, unit: Unit) -> int:
+    """Elements of a unit's flat buffer, padded so that its ranks have equal parts."""
+    count = plan.num_sharing(unit)
+    return unit.part(count) * count
+
+
+def _gather(kind: Kind, plan: Plan, rank: int, unit: Unit) -> Work:
+    """A unit's parameters gathered from the ranks that have a part each, or the buffer with them given back."""
+    whole = Bytes(_padded(plan, unit) * plan.train.precision.bytes)
+    buffer = {"gathered": whole} if plan.placed(unit).params.cut else {}
+    if kind is Kind.RESHARD:
+        return Work(gives=buffer)
+    return replace(_collectives(plan.group(rank, unit), [Call("all_gather", whole)]), takes=buffer)
 
 
 def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
     held = plan.units_of_rank(rank) if program.trains else ()
-    numel, types = sum(unit.numel for unit in held), dtypes(plan.train)
+    owned = [plan.own(rank, unit) for unit in held]
+    types = dtypes(plan.train)
     if part == UPDATE:
         # AdamW reads weight, gradient and both moments, and writes all but the gradient; a master is then rounded
         updated = types.master or types.params
         moved = 2 * updated.bytes + types.grads.bytes + 4 * types.moments.bytes
         rounded = updated.bytes + types.params.bytes if types.master else 0
+        numel = sum(own.stop - own.start for own in owned)
         return Work(traffic=Bytes(numel * (moved + rounded)), kernels=(3 if types.master else 2) * len(held))
-    # each data rank squares its share of the gradients
-    traffic = numel * types.grads.bytes // plan.layout.size("data")
+    # each of the ranks that share a unit squares its share of the gradients
+    squared = sum(unit.part(plan.num_sharing(unit)) for unit in held)
     every = _collectives(tuple(range(plan.layout.world)), [Call("all_reduce", TOTAL_BYTES)])
-    buffers = sum(_reduction(plan, rank, unit).takes.get("reductions", 0) for unit in held)
+    works = [_reduction(plan, rank, unit) for unit in held]
+    buffers = sum(each.takes.get("reductions", 0) for each in works if "reductions" not in each.gives)
     gives = {"reductions": Bytes(buffers)} if buffers else {}
-    return replace(every, traffic=Bytes(traffic), kernels=len(held), gives=gives)
+    return replace(every, traffic=Bytes(squared * types.grads.bytes), kernels=len(held), gives=gives)
 
 
 def _collectives(ranks: tuple[int, ...], calls: list[Call]) -> Work:

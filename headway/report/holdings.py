@@ -74,7 +74,7 @@ def holdings(plan: Plan) -> tuple[Holding, ...]:
                 sum(unit.num_parameters for unit in held),
                 forward,
                 backward,
-                Bytes(sum(states_of(plan, held).values())),
+                Bytes(sum(states_of(plan, first, held).values())),
                 saved[stage],
                 in_flight[stage],
             )

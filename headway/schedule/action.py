@@ -22,9 +22,9 @@ class Kind(StrEnum):
     RECV_F = "RECV_F"  # the stage's input, from the stage before
     SEND_B = "SEND_B"  # the gradient of the stage's input, to the stage before
     RECV_B = "RECV_B"  # the gradient of the stage's output, from the next stage
-    UNSHARD = "UNSHARD"
-    RESHARD = "RESHARD"
-    REDUCE_GRAD = "REDUCE_GRAD"
+    UNSHARD = "UNSHARD"  # gather a stage's parameters: once, or for the number-th time
+    RESHARD = "RESHARD"  # let go of what UNSHARD has gathered
+    REDUCE_GRAD = "REDUCE_GRAD"  # of one micro-batch, or of all together
     BEGIN = "BEGIN"  # count the tokens of the global batch
     STEP = "STEP"  # global norm, loss, stop flags; then the update
     USE = "USE"  # from here on a stage computes with the weight version whose number it has
@@ -35,6 +35,7 @@ class Kind(StrEnum):
 COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_BACKWARD, Kind.WEIGHT_BACKWARD})
 GIVES_INPUT_GRADIENT = frozenset({Kind.BACKWARD, Kind.INPUT_BACKWARD})  # what the stage before waits for
 GIVES_WEIGHT_GRADIENT = frozenset({Kind.BACKWARD, Kind.WEIGHT_BACKWARD})  # what ends a micro-batch: its activations go
+NEEDS_PARAMETERS = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_BACKWARD})  # a W has its I's activations alone
 SENDS, RECEIVES = frozenset({Kind.SEND_F, Kind.SEND_B}), frozenset({Kind.RECV_F, Kind.RECV_B})
 _OF_A_STAGE = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD})
 _OF_A_RANK = frozenset({Kind.BEGIN, Kind.STEP})
@@ -110,7 +111,7 @@ def parse(text: str) -> Action:
     action = Action(kind, None if match[1] is None else int(match[1]), None if match[3] is None else int(match[3]))
     if (action.stage is None) != (kind in _OF_A_RANK):
         raise ScheduleError(f"'{text}': {kind} {'belongs to no stage' if kind in _OF_A_RANK else 'needs a stage'}.")
-    if (action.microbatch is None) != (kind in _OF_A_RANK | _OF_A_STAGE):
+    if kind not in _OF_A_STAGE and (action.microbatch is None) != (kind in _OF_A_RANK):
         wants = "belongs to no single micro-batch" if action.microbatch is not None else "needs a micro-batch"
         raise ScheduleError(f"'{text}': {kind} {wants}.")
     for what, number, bits in (

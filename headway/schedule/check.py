@@ -8,7 +8,7 @@ import numpy as np
 from headway.errors import ScheduleError
 from headway.schedule import graph
 from headway.schedule.action import NUMBERS, Action, Kind, from_code, pack, unpack
-from headway.schedule.operation import Program
+from headway.schedule.program import Program
 from headway.schedule.row import Row
 from headway.schedule.schedule import Schedule
 

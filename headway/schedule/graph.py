@@ -7,7 +7,8 @@ import numpy as np
 
 from headway.schedule.action import RECEIVES, SENDS
 from headway.schedule.needs import meetings, needs
-from headway.schedule.operation import LANES, Lane, Operations, Program
+from headway.schedule.operation import LANES, Lane, Operations
+from headway.schedule.program import Program
 from headway.schedule.row import Column, Flags, Times, among
 
 _COMPUTE = LANES.index(Lane.COMPUTE)

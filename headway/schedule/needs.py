@@ -1,16 +1,27 @@
 """The only statement of dependency: what each operation needs finished, and whom it meets."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from headway.schedule.action import GIVES_INPUT_GRADIENT, GIVES_WEIGHT_GRADIENT, NUMBERS, Kind, pack
-from headway.schedule.operation import TOTAL, UPDATE, Operation, Operations, Program
-from headway.schedule.row import Column, among
+from headway.schedule.action import (
+    COMPUTE,
+    GIVES_INPUT_GRADIENT,
+    GIVES_WEIGHT_GRADIENT,
+    NEEDS_PARAMETERS,
+    NUMBERS,
+    Kind,
+    pack,
+)
+from headway.schedule.operation import TOTAL, UPDATE, Operations, Part
+from headway.schedule.program import Program
+from headway.schedule.row import Column, among, last_before
 
 UNSENT = 2  # messages of one stage and direction that may be under way before the stage makes another
+UNREDUCED = 1  # units whose gradients may be under way before those of one more unit are made, where none stays whole
 _NOTHING = -1
+_OF_A_UNIT = 1 << 19  # above the number of any stage that is played
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +66,9 @@ def meetings(operations: Operations) -> Column:
         sent, received = kinds == NUMBERS[send], kinds == NUMBERS[receive]
         keys[sent] = operations.codes[sent]
         keys[received] = pack(NUMBERS[send], stages[received] + step, microbatches[received])
-    # a unit's reduction by the unit, which two stages may share; of a whole stage by the stage
-    reduced = kinds == NUMBERS[Kind.REDUCE_GRAD]
-    keys[reduced] = pack(kinds, np.where(parts > 0, _NOTHING, stages), parts)[reduced]
+    # a unit's reductions and gathers by the unit, which two stages may share; of a whole stage by the stage
+    shared = among(kinds, Kind.REDUCE_GRAD, Kind.UNSHARD)
+    keys[shared] = pack(kinds, np.where(parts > 0, _OF_A_UNIT + parts, stages), microbatches)[shared]
     alone = (kinds == NUMBERS[Kind.BEGIN]) | ((kinds == NUMBERS[Kind.STEP]) & (parts == _part(operations, TOTAL)))
     keys[alone] = operations.codes[alone]
     return keys
@@ -66,7 +77,7 @@ def meetings(operations: Operations) -> Column:
 def _rules(program: Program) -> Iterator[tuple[Column, Column]]:
     """Rule by rule: places of operations, and for each the place of what it needs, or none."""
     every, by = program.operations, _Places(program)
-    forward, weight = by.of(Kind.FORWARD), by.starts(Kind.WEIGHT_BACKWARD)
+    forward, weight = by.starts(Kind.FORWARD), by.starts(Kind.WEIGHT_BACKWARD)
     backward = by.starts(*GIVES_INPUT_GRADIENT)
     # a forward needs its input, received or made by the stage before (bare rows have no messages), and room for its
     # activations and for its output
@@ -82,8 +93,10 @@ def _rules(program: Program) -> Iterator[tuple[Column, Column]]:
     # and room for the gradient of its input
     yield backward, by.room(backward, Kind.SEND_B)
     yield weight, by.end(weight, Kind.INPUT_BACKWARD)
-    # within a backward, unit after unit
-    units = by.of(*GIVES_WEIGHT_GRADIENT)
+    # unit after unit within an action, each with its parameters, and with room for its gradients
+    units = by.of(*COMPUTE)
+    for each in (*by.gathered(units), *by.unreduced(units)):
+        yield units, each
     units = units[np.argsort(every.codes[units], kind="stable")]
     yield units[1:], np.where(every.codes[units[1:]] == every.codes[units[:-1]], units[:-1], _NOTHING)
     # what leaves must have been made
@@ -129,8 +142,9 @@ class _Places:
             self._every.stages,
             self._every.microbatches,
         )
-        uses = self._kinds == NUMBERS[Kind.USE]  # its number is no micro-batch
-        self._shape = 2 + int(self._stages.max(initial=0)), 1 + int(self._microbatches[~uses].max(initial=0))
+        numbered = ~among(self._kinds, Kind.USE, Kind.UNSHARD, Kind.RESHARD)  # by something else than a micro-batch
+        self._shape = 2 + int(self._stages.max(initial=0)), 1 + int(self._microbatches[numbered].max(initial=0))
+        self._size = len(self._every.names)
         self._ends: dict[Kind, Column] = {}
 
     def of(self, *kinds: Kind) -> Column:
@@ -177,17 +191,64 @@ class _Places:
         return found[makers]
 
     def completed(self, reductions: Column) -> Column:
-        """What completes the gradients that each reduction sums: the last backward of its stage, or a unit of that."""
-        last = self.of(*GIVES_WEIGHT_GRADIENT)
-        last = last[np.isin(self._every.codes[last], [action.code for action in self._program.schedule.final.values()])]
-        where = dict(zip(self._every[last], last.tolist(), strict=True))
-        found = []
-        for reduction in self._every[reductions]:
-            assert reduction.action.stage is not None
-            final = self._program.schedule.final[reduction.action.stage]
-            after = next((u for name, u, _ in self._program.parts_of(final).reduced if name == reduction.part), "")
-            found.append(where[Operation(final, after)])
-        return np.array(found, np.int64)
+        """What completes the gradients that each reduction sums: the last backward before it of its stage, or a unit.
+
+        Where none is before it, the last of all, behind it.
+        """
+        adding, parts = self.of(*GIVES_WEIGHT_GRADIENT), self._every.parts
+        after = np.zeros((self._shape[0], self._size), np.int64)  # [stage, unit] → the unit that adds last
+        for stage, each in enumerate(self._program.parts):
+            for part in each.shared:
+                after[stage, self._number(part.name)] = self._number(part.users[0])
+        wanted = self._stages[reductions] * self._size + after[self._stages[reductions], parts[reductions]]
+        given = self._stages[adding] * self._size + parts[adding]
+        behind = last_before(np.full_like(reductions, len(self._every)), wanted, adding, given)
+        return _first(last_before(reductions, wanted, adding, given), behind)
+
+    def gathered(self, units: Column) -> Iterator[Column]:
+        """The gathers of the parameters that each operation on a unit needs."""
+        gathers = self.of(Kind.UNSHARD)
+        needing = among(self._kinds[units], *NEEDS_PARAMETERS)
+        for used in self._used(units, lambda part: part.gathers):
+            yield np.where(needing, self._last(units, used, gathers), _NOTHING)
+
+    def unreduced(self, units: Column) -> Iterator[Column]:
+        """The reductions that must be over before each operation adds to gradients that no rank keeps whole.
+
+        That of what the unit has added before, and that of the unit UNREDUCED before it, so that whole gradients do not
+        pile up in memory.
+        """
+        reductions = self.of(Kind.REDUCE_GRAD)
+        reductions = reductions[self._microbatches[reductions] >= 0]
+        adding = among(self._kinds[units], *GIVES_WEIGHT_GRADIENT)
+        for used in self._used(units, lambda part: part.cut_grads):
+            yield np.where(adding, self._last(units, used, reductions), _NOTHING)
+            ago = np.searchsorted(reductions, units) - 1 - UNREDUCED
+            there = reductions[np.maximum(ago, 0)] if len(reductions) else np.zeros_like(units)
+            alike = (ago >= 0) & (self._program.ranks[there] == self._program.ranks[units])
+            yield np.where(adding & alike & (used > 0), there, _NOTHING)
+
+    def _used(self, units: Column, which: Callable[[Part], bool]) -> Iterator[Column]:
+        """For each operation the number of a unit whose parameters it uses, of some; 0: none. As often as one uses."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for stage, each in enumerate(self._program.parts):
+            for part in filter(which, each.shared):
+                for user in part.users:
+                    found.setdefault((stage, self._number(user)), []).append(self._number(part.name))
+        for slot in range(max(map(len, found.values()), default=0)):
+            table = np.zeros((self._shape[0], self._size), np.int64)
+            for place, used in found.items():
+                table[place] = used[slot] if slot < len(used) else 0
+            yield table[self._stages[units], self._every.parts[units]]
+
+    def _last(self, places: Column, parts: Column, others: Column) -> Column:
+        """Of `others` the last before each place in its row that has the part; nothing for part 0."""
+        ranks, size = self._program.ranks, self._size
+        wanted, given = ranks[places] * size + parts, ranks[others] * size + self._every.parts[others]
+        return np.where(parts > 0, last_before(places, wanted, others, given), _NOTHING)
+
+    def _number(self, name: str) -> int:
+        return self._every.names.index(name)
 
     def _table(self, kind: Kind) -> Column:
         """[stages + 1, micro-batches] → the last operation of that kind; the last stage, which is also −1, has none."""

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from headway.schedule.action import COMPUTE, GIVES_INPUT_GRADIENT, NUMBERS, Action, Kind, pack
+from headway.schedule.action import (
+    COMPUTE,
+    GIVES_INPUT_GRADIENT,
+    GIVES_WEIGHT_GRADIENT,
+    NEEDS_PARAMETERS,
+    NUMBERS,
+    Action,
+    Kind,
+    pack,
+)
 from headway.schedule.row import Column, Row, row
 from headway.schedule.schedule import Schedule
 
@@ -33,16 +42,45 @@ def add_messages(schedule: Schedule) -> Schedule:
     return Schedule(schedule.name, tuple(with_messages(rank) for rank in range(schedule.num_ranks)))
 
 
-def add_reductions(schedule: Schedule, stages: frozenset[int]) -> Schedule:
-    """`REDUCE_GRAD` after the last B or W of each of `stages`: those whose gradients other ranks share."""
+def add_reductions(schedule: Schedule, stages: frozenset[int], each: frozenset[int] = frozenset()) -> Schedule:
+    """`REDUCE_GRAD` after the last B or W of each of `stages`: those whose gradients other ranks share.
+
+    After every B or W of the stages in `each`, whose gradients no rank keeps whole.
+    """
     last = [action.code for stage, action in schedule.final.items() if stage in stages]
+    often = np.array(sorted(each), np.int64)
 
     def with_reductions(plain: Row) -> Row:
-        places = np.flatnonzero(np.isin(plain.codes, last))
-        reductions = [Action(Kind.REDUCE_GRAD, int(stage)).code for stage in plain.stages[places]]
+        of_each = plain.of(*GIVES_WEIGHT_GRADIENT) & np.isin(plain.stages, often)
+        places = np.flatnonzero(np.isin(plain.codes, last) | of_each)
+        of = np.where(of_each, plain.microbatches, -1)[places]
+        reductions = pack(NUMBERS[Kind.REDUCE_GRAD], plain.stages[places], of)
         return Row(np.insert(plain.codes, places + 1, reductions))
 
     return Schedule(schedule.name, tuple(map(with_reductions, schedule.rows)))
+
+
+def add_gathers(schedule: Schedule, once: frozenset[int], each: frozenset[int] = frozenset()) -> Schedule:
+    """`UNSHARD` before the first forward of the stages in `once`, whose parameters are then whole until the step ends.
+
+    Of the stages in `each` before every action that needs parameters, and `RESHARD` after it.
+    """
+
+    def with_gathers(plain: Row) -> Row:
+        needing = plain.of(*NEEDS_PARAMETERS)
+        codes, places = [plain.codes], [np.arange(len(plain)) * 3 + 1]
+        for stage in sorted(once | each):
+            at = np.flatnonzero(needing & (plain.stages == stage))
+            numbers = np.arange(len(at))
+            if stage in once:
+                codes.append(pack(NUMBERS[Kind.UNSHARD], plain.stages[at[:1]], numbers[:1] - 1))
+                places.append(at[:1] * 3)
+            if stage in each:
+                codes += [pack(NUMBERS[kind], plain.stages[at], numbers) for kind in (Kind.UNSHARD, Kind.RESHARD)]
+                places += [at * 3, at * 3 + 2]
+        return Row(np.concatenate(codes)[np.argsort(np.concatenate(places), kind="stable")])
+
+    return Schedule(schedule.name, tuple(map(with_gathers, schedule.rows)))
 
 
 def add_steps(schedule: Schedule) -> Schedule:

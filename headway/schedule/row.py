@@ -88,3 +88,22 @@ def among(numbers: Column, *kinds: Kind) -> Flags:
     wanted = np.zeros(len(NUMBERS), bool)
     wanted[[NUMBERS[kind] for kind in kinds]] = True
     return wanted[numbers]
+
+
+def last_before(places: Column, keys: Column, others: Column, theirs: Column, none: int = -1) -> Column:
+    """[n]: for each place the largest of the `others` that is smaller and has its key; `none` where none has.
+
+    `keys`: [n], numbers from −1 on; `theirs`: those of the others.
+
+    >>> last_before(np.array([5, 9]), np.array([0, 1]), np.array([1, 4, 7]), np.array([0, 0, 0])).tolist()
+    [4, -1]
+    """
+    if not len(others) or not len(places):
+        return np.full(len(places), none)
+    lowest = min(int(others.min()), int(places.min()))
+    span = max(int(others.max()), int(places.max())) - lowest + 1
+    ordered = np.sort(theirs * span + (others - lowest))
+    wanted = keys * span + (places - lowest)
+    at = np.searchsorted(ordered, wanted) - 1
+    found = ordered[np.maximum(at, 0)]
+    return np.where((at >= 0) & (found >= keys * span), found - keys * span + lowest, none)

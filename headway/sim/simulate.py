@@ -8,7 +8,8 @@ from headway.plan.work import Work, work
 from headway.schedule import graph as graphs
 from headway.schedule.action import pack
 from headway.schedule.graph import Graph
-from headway.schedule.operation import LANES, Lane, Program
+from headway.schedule.operation import LANES, Lane
+from headway.schedule.program import Program
 from headway.schedule.row import Column, Times
 from headway.sim import cost, engine, holding
 from headway.sim.engine import Shared

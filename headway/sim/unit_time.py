@@ -8,7 +8,8 @@ import numpy as np
 from headway.schedule import graph as graphs
 from headway.schedule.action import GIVES_WEIGHT_GRADIENT, KINDS, Kind
 from headway.schedule.graph import Graph
-from headway.schedule.operation import LANES, Lane, Program
+from headway.schedule.operation import LANES, Lane
+from headway.schedule.program import Program
 from headway.schedule.row import Row, Times
 from headway.schedule.schedule import Schedule
 from headway.sim import engine

@@ -34,7 +34,7 @@ class PeerLostError(JobError):
 class Transfer:
     """A handle of a message or collective. Its tensor belongs to it until `wait` returns.
 
-    `cast`: what is sent in place of a tensor of another type, and that tensor.
+    `finish`: what is left to do with what has arrived.
     """
 
     edge: str
@@ -42,7 +42,7 @@ class Transfer:
     pending: dist.Work | None  # None where there is nobody to talk to
     pulse: Pulse
     awaited: Awaited
-    cast: tuple[torch.Tensor, torch.Tensor] | None = None
+    finish: Callable[[], object] | None = None
 
     def wait(self) -> None:
         """Return when it has finished; PeerLostError if it cannot."""
@@ -53,9 +53,8 @@ class Transfer:
             except RuntimeError as error:
                 raise PeerLostError(f"{self.edge} failed: {_first_line(error)}") from error
             self.pulse.wait(None)
-        if self.cast is not None:
-            sent, tensor = self.cast
-            tensor.copy_(sent)
+        if self.finish is not None:
+            self.finish()
 
 
 class Comm:
@@ -75,6 +74,12 @@ class Comm:
         for ranks in (*axes, *(plan.group(rank, unit) for unit in plan.units_of_rank(rank))):
             if ranks not in self._groups:
                 self._groups[ranks] = _group(ranks)
+        # of their own too: parameters are gathered while gradients are reduced
+        self._gathering: dict[tuple[int, ...], Any] = {}
+        for unit in plan.units_of_rank(rank):
+            ranks = plan.group(rank, unit)
+            if plan.placed(unit).params.cut and ranks not in self._gathering:
+                self._gathering[ranks] = _group(ranks)
 
     def send(self, tensor: torch.Tensor, target: int, tag: int, *, forward: bool) -> Transfer:
         """Send an output forward or a gradient backward to a rank of the same pipeline."""
@@ -101,17 +106,44 @@ class Comm:
         sent = tensor.to(dtype or tensor.dtype)  # the tensor itself where it is of that type
         call = _guarded(lambda: dist.all_reduce(sent, op, group=self._groups[ranks], async_op=True))
         handle = self._transfer(group_edge(ranks), sent, call, ranks)
-        return handle if sent is tensor else replace(handle, cast=(sent, tensor))
+        return handle if sent is tensor else replace(handle, finish=lambda: tensor.copy_(sent))
 
     def all_gather(self, whole: torch.Tensor, part: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
-        """Fill `whole` with the `part` of each of `ranks` in their order, one after another."""
-        call = _guarded(lambda: _gather(whole.view(-1), part.view(-1), group=self._groups[ranks], async_op=True))
+        """Fill `whole` with the `part` of each of `ranks` in their order; a part may lie in its place already."""
+        group = self._gathering.get(ranks, self._groups[ranks])
+        call = _guarded(lambda: _gather(whole.view(-1), part.view(-1), group=group, async_op=True))
         return self._transfer(group_edge(ranks), whole, call, ranks)
 
-    def reduce_scatter(self, part: torch.Tensor, whole: torch.Tensor, ranks: tuple[int, ...]) -> Transfer:
-        """Fill `part` with this rank's one of the equal parts of the sum of `whole` over `ranks`."""
-        call = _guarded(lambda: _scatter(part.view(-1), whole.view(-1), group=self._groups[ranks], async_op=True))
-        return self._transfer(group_edge(ranks), whole, call, ranks)
+    def reduce_scatter(
+        self,
+        part: torch.Tensor,
+        whole: torch.Tensor,
+        ranks: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+        *,
+        adding: bool = False,
+        then: Callable[[], None] = lambda: None,
+    ) -> Transfer:
+        """Fill `part` with this rank's one of the equal parts of the sum of `whole` over `ranks`, or add it to `part`.
+
+        Sent as `dtype` if one is given. `part` may be a part of `whole`. `then` is called at the end.
+        """
+        group, count = self._groups[ranks], len(ranks)
+        sent = whole.view(-1).to(dtype or whole.dtype)
+        if sent.device.type == "cpu":  # twice to three times as fast as gloo's own (bench/placement.py)
+            arrived = torch.empty_like(sent)
+            call = _guarded(lambda: dist.all_to_all_single(arrived, sent, group=group, async_op=True))
+        else:
+            arrived = torch.empty_like(sent[: len(sent) // count])
+            call = _guarded(lambda: _scatter(arrived, sent, group=group, async_op=True))
+        arrived = arrived.view(-1, len(sent) // count)
+
+        def finish() -> None:
+            total = arrived.sum(0).view_as(part)
+            part.add_(total) if adding else part.copy_(total)
+            then()
+
+        return replace(self._transfer(group_edge(ranks), sent, call, ranks), finish=finish)
 
     def _transfer(self, where: str, tensor: torch.Tensor, call: dist.Work | None, ranks: tuple[int, ...]) -> Transfer:
         """The handle of the operation that the rank is at."""

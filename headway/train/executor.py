@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.schedule.needs import needs
-from headway.schedule.operation import LANES, Lane, Operation, Program
+from headway.schedule.operation import LANES, Lane, Operation
+from headway.schedule.program import Program
 from headway.trace import Span
 from headway.train.stage import Handle, Stage, perform
 from headway.units import Seconds

@@ -11,6 +11,7 @@ from headway.model.block import Block, Parameter
 from headway.model.cut import held, part
 from headway.model.spec import ModelSpec
 from headway.model.unit import Unit
+from headway.placement import Placement, zero
 from headway.train.blocks import initial
 
 
@@ -21,15 +22,33 @@ class FlatUnit:
 
     `wide` is the type of the gradients, and of the `master` weights that an optimizer updates, where it is not `dtype`;
     else the parameters are their own master.
+
+    Of what `placed` cuts over `count` ranks the rank keeps the range `own` alone: `master` and `shard` (its parameters)
+    and `own_grads` (its sums) are of that range. A whole buffer that is kept has them as a part of itself; one that is
+    not has memory from `gather` or `collect` until it is released.
     """
 
     def __init__(
-        self, unit: Unit, dtype: torch.dtype, device: torch.device, *, wide: torch.dtype | None = None
+        self,
+        unit: Unit,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        wide: torch.dtype | None = None,
+        placed: Placement | None = None,
+        index: int = 0,
+        count: int = 1,
     ) -> None:
-        self.unit = unit
-        self.params = torch.zeros(unit.numel, dtype=dtype, device=device)
+        self.unit, self.placed = unit, placed or zero(0)
+        part = unit.part(count)
+        self.own = slice(index * part, (index + 1) * part) if self.placed.optimizer.cut else slice(0, unit.numel)
+        size = part * count if self.placed.cuts else unit.numel
+        self.params = torch.zeros(size, dtype=dtype, device=device)
         self.grads = torch.zeros_like(self.params, dtype=wide)
-        self.master = self.params if wide in (None, dtype) else torch.zeros_like(self.grads)
+        cut_params, cut_grads = self.placed.params.cut, self.placed.grads.cut
+        self.shard = torch.zeros_like(self.params[self.own]) if cut_params else self.params[self.own]
+        self.own_grads = torch.zeros_like(self.grads[self.own]) if cut_grads else self.grads[self.own]
+        self.master = self.shard if wide in (None, dtype) else torch.zeros_like(self.own_grads)
         self._offsets: dict[str, int] = {}
         offset = 0
         for parameter in unit.parameters:
@@ -37,6 +56,8 @@ class FlatUnit:
             offset += math.prod(held(parameter, unit.tensor))
         self._leaves = {block.name: self._views(block.parameters) for block in unit.blocks}
         self.shared = {} if unit.blocks else self._views(unit.parameters)
+        self.release()
+        self.scatter()
 
     def leaves(self, block: Block) -> dict[str, Tensor]:
         """The block's tensors by leaf name, with gradients."""
@@ -46,26 +67,64 @@ class FlatUnit:
         """Views of `flat` (params, grads, master or an optimizer moment) by global parameter name."""
         return {p.name: self._stacked(flat, [p]) for p in self.unit.parameters}
 
-    def slices(self) -> tuple[tuple[slice, bool], ...]:
-        """The flat buffer as optimizer groups: (slice, whether weight decay applies)."""
-        cut, end = self.unit.num_decayed, self.unit.numel
-        return tuple((slice(a, b), decayed) for a, b, decayed in ((0, cut, True), (cut, end, False)) if b > a)
+    @property
+    def has_master(self) -> bool:
+        """Whether the optimizer updates weights of another type than the parameters."""
+        return self.master is not self.shard
+
+    def held(self) -> tuple[int, int]:
+        """Bytes in memory of parameters and of gradients, master weights left out."""
+        pairs = ((self.params, self.shard), (self.grads, self.own_grads))
+        params, grads = (
+            sum({each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in pair}.values())
+            for pair in pairs
+        )
+        return params, grads
 
     def initialise(self, spec: ModelSpec, seed: int, index: int = 0) -> None:
         """Fill the weights of tensor rank `index`: a function of seed and name, of which it takes its part."""
-        for parameter, view in zip(self.unit.parameters, self.named(self.master).values(), strict=True):
+        flat = torch.zeros_like(self.params, dtype=self.master.dtype)
+        for parameter, view in zip(self.unit.parameters, self.named(flat).values(), strict=True):
             key = hashlib.sha256(f"{seed}:{parameter.name}".encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
             whole = initial(parameter.shape, parameter.init, spec.layers, generator)
             mine = whole[part(parameter, self.unit.tensor, index)]
             view[tuple(map(slice, mine.shape))].copy_(mine)  # behind it is padding, which stays zero
+        self.master.copy_(flat[self.own])
         self.round()
 
     @torch.no_grad()
     def round(self) -> None:
-        """Write the master weights into the parameters."""
-        if self.master is not self.params:
-            self.params.copy_(self.master)
+        """Write the master weights into the parameters that the rank keeps."""
+        if self.has_master:
+            self.shard.copy_(self.master)
+
+    def gather(self) -> Tensor:
+        """The whole parameters, for the ranks' parts to be written to; memory for them where it was released.
+
+        Written to unseen by autograd, which may have saved them: they are the same bytes each time within a step.
+        """
+        _allocate(self.params)
+        return self.params.data
+
+    def release(self) -> None:
+        """Give back the memory of the whole parameters, if the rank keeps a part alone."""
+        if self.placed.params.cut:
+            self.params.untyped_storage().resize_(0)
+
+    def clear(self) -> None:
+        """Gradients of zero, for a new step."""
+        self.own_grads.zero_() if self.placed.grads.cut else self.grads.zero_()
+
+    def collect(self) -> None:
+        """Whole gradients to add to: those there are, else memory with zeros."""
+        if _allocate(self.grads):
+            self.grads.zero_()
+
+    def scatter(self) -> None:
+        """Give back the memory of the whole gradients, if the rank keeps its part of their sums alone."""
+        if self.placed.grads.cut:
+            self.grads.untyped_storage().resize_(0)
 
     def _views(self, parameters: tuple[Parameter, ...]) -> dict[str, Tensor]:
         """One tensor for each leaf: neighbours of one leaf stacked along dim 0."""
@@ -84,3 +143,12 @@ class FlatUnit:
         at = self._offsets[parameters[0].name]
         shape = (sum(rows for rows, *_ in shapes), *shapes[0][1:])
         return flat[at : at + math.prod(shape)].view(shape)
+
+
+def _allocate(tensor: Tensor) -> bool:
+    """Memory for a tensor whose memory was given back; whether it was."""
+    storage, size = tensor.untyped_storage(), tensor.numel() * tensor.element_size()
+    if storage.nbytes() == size:
+        return False
+    storage.resize_(size)
+    return True

@@ -8,7 +8,8 @@ from headway.errors import PlanError
 from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
 from headway.schedule.needs import meetings
-from headway.schedule.operation import TOTAL, UPDATE, Operation, Program, parse
+from headway.schedule.operation import TOTAL, UPDATE, Operation, parse
+from headway.schedule.program import Program
 
 EVALUATION = "evaluation"  # what the turns of an evaluation begin with
 MOST_LINES = 32  # ranks of a large job that the text tells of, the cause first

@@ -64,8 +64,8 @@ def _memory(stage: TorchStage) -> dict[str, Bytes]:
     units = stage.units.values()
     counted = {"activations": Bytes(stage.saved.peak)} if stage.saved.peak else {}
     return {
-        "parameters": Bytes(sum(unit.params.nbytes for unit in units)),
-        "gradients": Bytes(sum(unit.grads.nbytes for unit in units)),
+        "parameters": Bytes(sum(unit.held()[0] for unit in units)),
+        "gradients": Bytes(sum(unit.held()[1] for unit in units)),
         "optimizer": Bytes(sum(tensor.nbytes for tensor in stage.optimizer.tensors())),
         **counted,
     }

@@ -18,14 +18,15 @@ class SavedBytes:
     def __init__(self) -> None:
         self.on = False
         self.peak = 0
-        self._parameters: frozenset[int] = frozenset()
+        self._parameters: tuple[Tensor, ...] = ()
         self._held: dict[Place, int] = {}
+        self._seen: dict[Place, set[int]] = {}
 
     def start(self, parameters: Iterator[Tensor]) -> None:
         """Count from now on; storages of `parameters` do not count."""
         self.on, self.peak = True, 0
-        self._held = {}
-        self._parameters = frozenset(p.untyped_storage().data_ptr() for p in parameters)
+        self._held, self._seen = {}, {}
+        self._parameters = tuple(parameters)
 
     def stop(self) -> int:
         """Stop counting; the peak in bytes."""
@@ -38,11 +39,13 @@ class SavedBytes:
         if not self.on:
             yield
             return
-        seen = set(self._parameters)
+        # where they are now: some have memory only while they are used
+        parameters = {each.untyped_storage().data_ptr() for each in self._parameters}
+        seen = self._seen.setdefault(place, set())
 
         def pack(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()
-            if storage.data_ptr() not in seen:
+            if storage.data_ptr() not in parameters and storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 self._held[place] = self._held.get(place, 0) + storage.nbytes()
             return tensor
@@ -54,3 +57,4 @@ class SavedBytes:
     def release(self, place: Place) -> None:
         """The backward of `place` is done."""
         self._held.pop(place, None)
+        self._seen.pop(place, None)

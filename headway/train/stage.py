@@ -6,7 +6,8 @@ from typing import Protocol
 from headway.plan.plan import Plan
 from headway.plan.work import work
 from headway.schedule.action import Action, Kind
-from headway.schedule.operation import TOTAL, UPDATE, Operation, Program
+from headway.schedule.operation import TOTAL, UPDATE, Operation
+from headway.schedule.program import Program
 from headway.units import Bytes
 
 _NOTHING = Bytes(0)
@@ -40,8 +41,8 @@ class Stage(Protocol):
         """Count the tokens of the global batch over the data axis."""
         ...
 
-    def forward(self, stage: int, microbatch: int) -> Handle:
-        """Run a stage forward on one micro-batch, keeping what its backward needs."""
+    def forward(self, stage: int, microbatch: int, unit: str) -> Handle:
+        """Run a stage (or the one unit named) forward on one micro-batch, keeping what its backward needs."""
         ...
 
     def backward(self, stage: int, microbatch: int, unit: str) -> Handle:
@@ -54,6 +55,14 @@ class Stage(Protocol):
 
     def receive(self, action: Action) -> Handle:
         """Receive what the stage needs: its input (RECV_F) or the gradient of its output (RECV_B)."""
+        ...
+
+    def gather(self, unit: str) -> Handle:
+        """Make a unit's parameters whole."""
+        ...
+
+    def release(self, unit: str) -> None:
+        """Let go of a unit's whole parameters until they are gathered again."""
         ...
 
     def reduce(self, unit: str) -> Handle:
@@ -75,7 +84,7 @@ def perform(stage: Stage, operation: Operation) -> Handle:
     handle: Handle = Done()
     match action.kind:
         case Kind.FORWARD:
-            handle = stage.forward(_int(action.stage), _int(action.microbatch))
+            handle = stage.forward(_int(action.stage), _int(action.microbatch), operation.part)
         case Kind.BACKWARD:
             handle = stage.backward(_int(action.stage), _int(action.microbatch), operation.part)
         case Kind.SEND_F | Kind.SEND_B:
@@ -84,6 +93,10 @@ def perform(stage: Stage, operation: Operation) -> Handle:
             handle = stage.receive(action)
         case Kind.REDUCE_GRAD:
             handle = stage.reduce(operation.part)
+        case Kind.UNSHARD:
+            handle = stage.gather(operation.part)
+        case Kind.RESHARD:
+            stage.release(operation.part)
         case Kind.BEGIN:
             handle = stage.begin()
         case Kind.STEP if operation.part == UPDATE:
@@ -118,9 +131,9 @@ class NullStage:
         """The edge of the count."""
         return self._done(Operation(Action(Kind.BEGIN)))
 
-    def forward(self, stage: int, microbatch: int) -> Handle:
+    def forward(self, stage: int, microbatch: int, unit: str) -> Handle:
         """The edge of the collectives inside."""
-        return self._done(Operation(Action(Kind.FORWARD, stage, microbatch)))
+        return self._done(Operation(Action(Kind.FORWARD, stage, microbatch), unit))
 
     def backward(self, stage: int, microbatch: int, unit: str) -> Handle:
         """The edge of the collectives inside."""
@@ -133,6 +146,13 @@ class NullStage:
     def receive(self, action: Action) -> Handle:
         """The edge of the message."""
         return self._done(Operation(action))
+
+    def gather(self, unit: str) -> Handle:
+        """The edge of the gather."""
+        return self._done(Operation(Action(Kind.UNSHARD), unit))
+
+    def release(self, unit: str) -> None:
+        """Nothing."""
 
     def reduce(self, unit: str) -> Handle:
         """The edge of the reduction."""

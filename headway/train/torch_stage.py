@@ -10,11 +10,12 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from headway.data.samples import IGNORE
 from headway.model.block import SHARED, Block
+from headway.model.unit import Unit
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.plan.work import TOTALS, sequence_cuts
 from headway.schedule.action import Action, Kind
-from headway.schedule.operation import Program
+from headway.schedule.program import Program
 from headway.train import blocks
 from headway.train.comm import Comm, Transfer, least
 from headway.train.dropout import Draw
@@ -58,7 +59,8 @@ class TorchStage:
         types = dtypes(plan.train)
         self.dtype, self.wide, self._reduced = (getattr(torch, t) for t in (types.params, types.grads, types.reduced))
         held = plan.units_of_rank(rank)
-        self.units = {unit.name: FlatUnit(unit, self.dtype, device, wide=self.wide) for unit in held}
+        self._sharers = {unit.name: plan.group(rank, unit) for unit in held}
+        self.units = {unit.name: self._flat(unit) for unit in held}
         coord = plan.layout.coord(rank)
         self._data, self._pipeline, self._tensor = coord["data"], coord["pipeline"], coord["tensor"]
         for unit in self.units.values():
@@ -82,10 +84,10 @@ class TorchStage:
         group = plan.layout.group(rank, "tensor")
         self._axis = TensorAxis(comm, group, self._tensor, cuts_sequence=plan.sequence_parallel)
         self._world, self._data_group = tuple(range(plan.layout.world)), plan.layout.group(rank, "data")
-        self._sharers = {name: plan.group(rank, unit.unit) for name, unit in self.units.items()}
         self._shape = (plan.train.microbatch, plan.data.sequence_length // sequence_cuts(plan), plan.model.hidden)
         self._box = _Inbox()
         self._outputs: dict[Place, Tensor] = {}
+        self._half_way: dict[Place, Tensor] = {}  # what the next unit of a stage starts from
         self._input_gradients: dict[Place, Tensor] = {}
         self._islands: dict[Place, list[tuple[str, Tensor, GradientEdge]]] = {}
 
@@ -97,7 +99,7 @@ class TorchStage:
         self._count = torch.zeros((), dtype=torch.float64, device=self.device)
         if self.program.trains:
             for unit in self.units.values():
-                unit.grads.zero_()
+                unit.clear()
 
     @contextmanager
     def evaluating(self, program: Program) -> Iterator[None]:
@@ -114,34 +116,40 @@ class TorchStage:
         self._count.fill_(sum(int((targets != IGNORE).sum()) for targets in self._targets))
         return self.comm.all_reduce(self._count, self._data_group)
 
-    def forward(self, stage: int, microbatch: int) -> Done:
-        """Run the stage's units in order, each detached from the one before."""
-        place = (stage, microbatch)
-        x = self._tokens[microbatch] if stage == 0 else self._box.inputs.pop(place)
+    def forward(self, stage: int, microbatch: int, unit: str) -> Done:
+        """Run the stage's units in order (or only `unit`, the next in line), each detached from the one before."""
+        place, units = (stage, microbatch), self._units_of[stage]
+        if not unit or unit == units[0].name:
+            x = self._tokens[microbatch] if stage == 0 else self._box.inputs.pop(place)
+            if self.program.trains:
+                self._islands[place] = []
+        else:
+            x = self._half_way.pop(place)
         targets = self._targets[microbatch] if stage == self._last else None
         # the micro-batch of the global batch; an evaluation drops nothing
         drawn = microbatch * self._replicas + self._data
         draw = Draw(self.plan.train.seed, self.step, drawn) if self.program.trains else None
-        islands = []
         with self.saved.counting(place):
-            for unit in self._units_of[stage]:
+            for each in units:
+                if unit not in ("", each.name):
+                    continue
                 if self.program.trains and x.is_floating_point():
                     x = x.detach().requires_grad_()
                 y = x
-                for block in unit.blocks:
-                    leaves = self._leaves(unit.name, block)
+                for block in each.blocks:
+                    leaves = self._leaves(each.name, block)
                     y = blocks.forward(self.plan.model, block, leaves, y, targets, draw, self._axis)
                 if self.program.trains:
-                    islands.append((unit.name, x, get_gradient_edge(y)))
-                x = y
-        if self.program.trains:
-            self._islands[place] = islands
-        if stage == self._last:
-            self._loss += x.detach()
+                    self._islands[place].append((each.name, x, get_gradient_edge(y)))
+                x = y.detach()
+        if unit and unit != units[-1].name:
+            self._half_way[place] = x
+        elif stage == self._last:
+            self._loss += x
         elif self._is_here(stage + 1):
-            self._box.inputs[stage + 1, microbatch] = x.detach()
+            self._box.inputs[stage + 1, microbatch] = x
         else:
-            self._outputs[place] = x.detach()
+            self._outputs[place] = x
         return self._axis.taken()
 
     def backward(self, stage: int, microbatch: int, unit: str) -> Done:
@@ -152,10 +160,11 @@ class TorchStage:
         final = self.program.schedule.final.get(stage) == Action(Kind.BACKWARD, stage, microbatch)
         while islands:
             name, x, made = islands.pop()
+            self._collect(name)
             torch.autograd.backward(made, gradient)
             if x.grad is not None:
                 gradient, x.grad = x.grad, None
-            if final and self._axis.cuts_sequence:
+            if self._axis.cuts_sequence and (final or self.units[name].placed.grads.cut):
                 self._sum_gradients_in_parts(self.units[name])
             if name == unit:
                 break
@@ -192,9 +201,28 @@ class TorchStage:
         tag = self._tag(action.stage, action.microbatch)
         return self.comm.receive(tensor, self._rank_of[source], tag, forward=forward)
 
+    def gather(self, unit: str) -> Transfer:
+        """Start making a unit's parameters whole, from the part that each of its ranks keeps."""
+        flat = self.units[unit]
+        return self.comm.all_gather(flat.gather(), flat.shard, self._sharers[unit])
+
+    def release(self, unit: str) -> None:
+        """Give back the memory of a unit's whole parameters."""
+        self.units[unit].release()
+
     def reduce(self, unit: str) -> Transfer:
-        """Start summing a unit's flat gradients, in place; in a copy where they are reduced in another type."""
-        return self.comm.all_reduce(self.units[unit].grads, self._sharers[unit], self._reduced)
+        """Start summing a unit's flat gradients, in place; or each rank its own part, in place or into what it keeps.
+
+        In a copy where they are reduced in another type.
+        """
+        flat, ranks = self.units[unit], self._sharers[unit]
+        if not flat.placed.optimizer.cut:
+            return self.comm.all_reduce(flat.grads, ranks, self._reduced)
+        if not flat.placed.grads.cut:
+            return self.comm.reduce_scatter(flat.own_grads, flat.grads, ranks, self._reduced)
+        return self.comm.reduce_scatter(
+            flat.own_grads, flat.grads, ranks, self._reduced, adding=True, then=flat.scatter
+        )
 
     def total(self) -> Transfer:
         """Start the packed sum over all ranks; `read_totals` reads it."""
@@ -216,7 +244,7 @@ class TorchStage:
             clipped = clip / (self.norm + 1e-6) if clip and self.norm > clip else 1.0
             if (factor := clipped / scale.value) != 1.0:
                 for unit in self.units.values():
-                    unit.grads.mul_(factor)
+                    unit.own_grads.mul_(factor)
             self.optimizer.step(self.rate)
         stops = scale.exhausted if scale.dynamic else self.plan.train.on_nonfinite == "stop"
         self.gave_up = stops and not totals.finite
@@ -230,7 +258,7 @@ class TorchStage:
         """
         order = [unit.name for unit in reversed(self.plan.units) if unit.blocks]
         order += [unit.name for unit in self.plan.units if not unit.blocks]  # complete when the others are
-        mine = [order.index(name) for name, unit in self.units.items() if not unit.grads.isfinite().all()]
+        mine = [order.index(name) for name, unit in self.units.items() if not unit.own_grads.isfinite().all()]
         return [*order, ""][least(min(mine, default=len(order)), self.device)]
 
     def read_totals(self) -> Totals:
@@ -253,26 +281,44 @@ class TorchStage:
         return (self.scale.value / self._count.clamp(min=1.0)).to(self.wide)
 
     def _squared_norm(self) -> Tensor:
-        """This rank's part of the squared norm: each parameter once, cut over the data axis.
+        """This rank's part of the squared norm: each parameter once, cut over the ranks that share it.
 
         Of what all tensor ranks hold, each counts its share, so that a NaN on any of them is seen by all ranks.
         """
-        size = self._replicas
         square = torch.zeros((), dtype=torch.float64, device=self.device)
         for unit in self.units.values():
-            if self.plan.holders(unit.unit)[0] != self._pipeline:
-                continue
+            first = unit.own.start
+            mine = slice(first, unit.own.stop) if unit.placed.optimizer.cut else self._share(unit)
             for held, copies in unit.unit.copies:
-                grads = unit.grads[held]
-                part = grads[len(grads) * self._data // size : len(grads) * (self._data + 1) // size]
-                square += torch.linalg.vector_norm(part).double() ** 2 / copies
+                a, b = max(mine.start, held.start), min(mine.stop, held.stop)
+                if b > a:
+                    part = unit.own_grads[a - first : b - first]
+                    square += torch.linalg.vector_norm(part).double() ** 2 / copies
         return square
+
+    def _share(self, unit: FlatUnit) -> slice:
+        """This rank's share of what it holds whole, and others too."""
+        ranks, numel = self._sharers[unit.unit.name], unit.unit.numel
+        index, count = ranks.index(self.rank), len(ranks)
+        return slice(numel * index // count, numel * (index + 1) // count)
+
+    def _flat(self, unit: Unit) -> FlatUnit:
+        ranks = self._sharers[unit.name]
+        sizes = {"index": ranks.index(self.rank), "count": len(ranks)}
+        return FlatUnit(unit, self.dtype, self.device, wide=self.wide, placed=self.plan.placed(unit), **sizes)
 
     def _leaves(self, unit: str, block: Block) -> dict[str, Tensor]:
         leaves = self.units[unit].leaves(block)
         if SHARED in self.units and block.kind != "layer":
             return {**leaves, **self.units[SHARED].shared}
         return leaves
+
+    def _collect(self, unit: str) -> None:
+        """Whole gradients of what a unit computes with, to add to."""
+        flat = self.units[unit]
+        flat.collect()
+        if SHARED in self.units and any(block.kind != "layer" for block in flat.unit.blocks):
+            self.units[SHARED].collect()
 
     def _is_here(self, stage: int) -> bool:
         return self.plan.schedule.ranks[stage] == self._pipeline

@@ -27,15 +27,23 @@ def gather(plan: Plan, stage: TorchStage, pulse: Pulse) -> dict[str, Tensor] | N
         first = plan.layout.rank({"pipeline": plan.holders(unit)[0]})
         owners = plan.layout.group(first, "tensor")
         pulse(f"end, {unit.name}", "gathering its weights")
-        if stage.rank not in (0, *owners):
-            continue
-        flat = stage.units.get(unit.name) or FlatUnit(unit, stage.dtype, stage.device)
         for index, owner in enumerate(owners):
-            with pulse.waiting(f"the weights of {unit.name}", (0, owner)):
-                moved = comm.move_to_rank_0(flat.params.detach(), owner)
-            if moved is not None:
-                _place(found, unit, index, {name: view.cpu() for name, view in flat.named(moved).items()})
+            keepers = plan.group(owner, unit) if plan.placed(unit).optimizer.cut else (owner,)
+            if stage.rank not in {0, *keepers}:
+                continue
+            flat = _flat(plan, stage, unit, keepers)
+            with pulse.waiting(f"the weights of {unit.name}", (0, *keepers)):
+                moved = [comm.move_to_rank_0(flat.shard.detach(), k) for k in keepers if stage.rank in {0, k}]
+            if stage.rank == 0:
+                whole = torch.cat([each for each in moved if each is not None])
+                _place(found, unit, index, {name: view.cpu() for name, view in flat.named(whole).items()})
     return found if stage.rank == 0 else None
+
+
+def _flat(plan: Plan, stage: TorchStage, unit: Unit, keepers: tuple[int, ...]) -> FlatUnit:
+    """The rank's own flat buffers of a unit, or others of that form."""
+    mine = stage.units.get(unit.name)
+    return mine or FlatUnit(unit, stage.dtype, stage.device, placed=plan.placed(unit), count=len(keepers))
 
 
 def write(path: Path, weights: dict[str, Tensor], plan: Plan) -> None:

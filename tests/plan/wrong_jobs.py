@@ -308,7 +308,8 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ),
     # the design has it, the code not yet
     ("parallel auto", "parallel: auto", "parallel: auto needs the planner, which is not built yet."),
-    ("zero", "parallel: {zero: 1}", "parallel.zero: 1 is not built yet. Leave it at 0."),
+    ("zero", "parallel: {zero: 4}", "parallel.zero is a stage of ZeRO from 0 (nothing is cut) to 3, got 4."),
+    ("negative prefetch", "parallel: {prefetch: -1}", "parallel.prefetch must not be negative, got -1."),
     ("offload", "parallel: {offload: {optimizer: host}}", "parallel.offload"),
     ("offload by name", "parallel: {offload: zero-offload}", "parallel.offload"),
     ("recompute", "parallel: {recompute: full}", "parallel.recompute: full is not built yet. Leave it at none."),

@@ -5,11 +5,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headway.schedule import families, graph, passes
-from headway.schedule.operation import Lane, Parts, Program
+from headway.schedule.operation import Part, Parts
+from headway.schedule.program import Program
 from headway.schedule.row import row
 from headway.schedule.schedule import Schedule, from_csv
 
-PARTS = (Parts(("a",), (("a", "a", Lane.REDUCE),)),) * 2
+PARTS = (Parts(("a",), (Part("a", ("a",)),)),) * 2
 FULL = passes.add_steps(
     passes.add_reductions(passes.add_messages(families.build("1f1b", pipeline=2, microbatches=2)), frozenset({0, 1}))
 )

@@ -4,10 +4,11 @@ import pytest
 
 from headway.schedule import families, passes
 from headway.schedule.needs import meetings, needs
-from headway.schedule.operation import Lane, Parts, Program
+from headway.schedule.operation import Lane, Part, Parts
+from headway.schedule.program import Program
 from headway.schedule.schedule import from_csv
 
-PARTS = Parts(("a", "b"), (("a", "a", Lane.REDUCE), ("b", "b", Lane.REDUCE)))
+PARTS = Parts(("a", "b"), (Part("a", ("a",)), Part("b", ("b",))))
 BARE = families.build("1f1b", pipeline=3, microbatches=4)
 FULL = passes.add_steps(passes.add_reductions(passes.add_messages(BARE), frozenset(range(3))))
 
@@ -137,7 +138,7 @@ def test_without_messages_an_expanded_backward_needs_the_last_unit_of_the_stage_
 
 
 def test_a_send_meets_its_receive_and_a_collective_its_members():
-    shared = Parts(("a", "b"), (("a", "a", Lane.REDUCE), ("tied", "a", Lane.SHARED)))
+    shared = Parts(("a", "b"), (Part("a", ("a",)), Part("tied", ("a",), lane=Lane.SHARED)))
     keys = _keys(FULL, (shared, PARTS, shared))
     for one, other in [
         ((0, "0SEND_F3"), (1, "1RECV_F3")),

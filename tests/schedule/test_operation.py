@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.schedule import families, passes
-from headway.schedule.operation import LANES, Lane, Parts, Program, parse
+from headway.schedule.operation import LANES, Lane, Part, Parts, parse
+from headway.schedule.program import Program
 from headway.schedule.schedule import from_csv
 
-PARTS = Parts(("a", "b", "c"), (("a", "a", Lane.REDUCE), ("b", "b", Lane.REDUCE), ("shared", "b", Lane.SHARED)))
+PARTS = Parts(("a", "b", "c"), (Part("a", ("a",)), Part("b", ("b",)), Part("shared", ("b",), lane=Lane.SHARED)))
 SCHEDULE = from_csv("BEGIN,0F0,0F1,0B0,0B1,0REDUCE_GRAD,STEP\n")
 PROGRAM = Program(SCHEDULE, (PARTS,))
 

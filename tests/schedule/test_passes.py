@@ -7,7 +7,7 @@ import pytest
 from headway.schedule import families, passes
 from headway.schedule.action import COMPUTE, GIVES_WEIGHT_GRADIENT, Action, Kind
 from headway.schedule.needs import meetings
-from headway.schedule.operation import Program
+from headway.schedule.program import Program
 from headway.schedule.schedule import to_csv
 
 SCHEDULES = [

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from headway.errors import ScheduleError
 from headway.schedule import families, graph, passes
 from headway.schedule.action import Kind
-from headway.schedule.operation import LANES, Lane, Program
+from headway.schedule.operation import LANES, Lane
+from headway.schedule.program import Program
 from headway.schedule.schedule import from_csv
 from headway.sim.engine import Shared, play
 

@@ -14,7 +14,7 @@ from headway.errors import ScheduleError
 from headway.schedule import families, graph, passes
 from headway.schedule.action import Kind
 from headway.schedule.check import check
-from headway.schedule.operation import Program
+from headway.schedule.program import Program
 from headway.schedule.row import row
 from headway.schedule.schedule import Schedule, from_csv
 from headway.sim import engine

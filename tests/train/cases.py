@@ -36,6 +36,12 @@ class Case:
     tensor: int = 1
     vocabulary: int = 260
     sequence_parallel: bool = False
+    zero: int = 0
+    prefetch: int = 1
+    whole_below: int = 0
+    hidden: int = 16
+    steps: int = STEPS
+    timing: str = ""  # of reductions: "at once" none overlaps with anything, "late" one rank's start late
 
     @property
     def world(self) -> int:
@@ -55,13 +61,16 @@ class Case:
         dropped = rates if self.attention_dropout or self.hidden_dropout else ""
         tensor = f"-T{self.tensor}-vocabulary-{self.vocabulary}" if self.tensor > 1 else ""
         sequence = "-sequence" if self.sequence_parallel else ""
-        return (
-            f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}{tensor}{sequence}"
-        )
+        cut = f"-zero-{self.zero}-ahead-{self.prefetch}-{self.timing}" if self.zero or self.steps != STEPS else ""
+        cut += f"-whole-below-{self.whole_below}" if self.whole_below else ""
+        hidden = f"-hidden-{self.hidden}" if self.hidden != 16 else ""
+        name = f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}"
+        return f"{name}{tensor}{sequence}{cut}{hidden}"
 
     @property
     def model(self) -> dict[str, object]:
-        sizes = {"layers": self.layers, "hidden": 16, "heads": max(2, self.tensor), "feed_forward": 24}
+        heads = max(3 if self.hidden % 2 else 2, self.tensor)
+        sizes = {"layers": self.layers, "hidden": self.hidden, "heads": heads, "feed_forward": 24}
         llama = {"family": "llama", "heads": 4, "key_value_heads": self.key_value_heads} if self.key_value_heads else {}
         rates = {"attention_dropout": self.attention_dropout, "hidden_dropout": self.hidden_dropout}
         return sizes | {"vocabulary": self.vocabulary, "positions": 12, "tied": self.tied} | llama | rates
@@ -78,11 +87,14 @@ class Case:
                 schedule=f"{self.schedule}.csv" if self.rows else self.schedule,
                 split=self.split,
                 unit_bytes=Bytes(self.unit_bytes),
+                zero=self.zero,
+                prefetch=self.prefetch,
+                whole_below=Bytes(self.whole_below),
             ),
             data=Data(sequence_length=8, tokenizer="none"),
             optimizer=Optimizer(lr=1e-2, warmup_steps=1, clip=self.clip),
             train=Train(
-                steps=STEPS,
+                steps=self.steps,
                 microbatch=1 if self.valid else 2,
                 global_batch=self.data * self.microbatches * (1 if self.valid else 2),
                 precision=self.precision,
@@ -242,3 +254,50 @@ def half_precision() -> list[Case]:
 def sampled() -> list[Case]:
     """Every seventh of the matrix, and all masked ones: each axis at each of its values."""
     return [case for i, case in enumerate(matrix()) if case.valid or i % 7 == 0]
+
+
+def zeros() -> list[Case]:
+    """ZeRO's stages over 2 and 4 data ranks: odd sizes, accumulation, units of a block and of a whole stage.
+
+    Beside each the same with nothing cut.
+    """
+    found = []
+    for data in (2, 4):
+        for hidden in (4, 33):
+            for microbatches in (1, 4):
+                for units in (0, 10**6):
+                    sizes = {"hidden": hidden, "unit_bytes": units, "layers": 2, "steps": 5, "tied": hidden == 4}
+                    one = Case(1, 1, data, "1f1b", microbatches, **sizes)
+                    found += [replace(one, zero=stage, prefetch=(1, 0, 1, 2)[stage]) for stage in range(4)]
+    return [*found, *timed_zeros(), *combined_zeros()]
+
+
+def timed_zeros() -> list[Case]:
+    """Reductions that overlap with nothing, and some that one rank starts late."""
+    one = Case(1, 1, 2, "1f1b", 2, layers=2)
+    return [replace(one, zero=stage, timing=timing) for stage in (1, 2, 3) for timing in ("", "at once", "late")]
+
+
+def combined_zeros() -> list[Case]:
+    """ZeRO's stages with tensor and pipeline ranks, interleaved, tied and not, dropped, small units whole, 16-bit."""
+    pipelines = [(2, 1, 2, "1f1b"), (2, 2, 2, "interleaved"), (4, 1, 2, "gpipe"), (1, 2, 4, "interleaved")]
+    found = []
+    for stage in (1, 2, 3):
+        for i, layout in enumerate(pipelines):
+            cut = {"zero": stage, "prefetch": (stage + i) % 3, "tied": (stage + i) % 2 == 0}
+            found.append(Case(*layout, 4, **cut, unit_bytes=10**6 * (i % 2), whole_below=300 * (i == 0)))
+        dropped = {"attention_dropout": 0.3, "hidden_dropout": 0.2, "zero": stage}
+        found.append(Case(1, 1, 2, "1f1b", 2, **dropped, key_value_heads=2))
+        for tied in (True, False):
+            cut = {"zero": stage, "tied": tied, "vocabulary": 97, "tensor": 2, "sequence_parallel": tied}
+            found.append(Case(2, 1, 2, "1f1b", 2, **cut, layers=3))
+            found.append(Case(1, 1, 2, "1f1b", 2, **cut, layers=3, key_value_heads=2))
+        half = {"precision": Dtype.BFLOAT16, "layers": 3, "zero": stage}
+        found += [Case(1, 1, 4, "1f1b", 2, **half), Case(2, 1, 2, "1f1b", 2, **half, reduce_dtype="bfloat16")]
+    return found
+
+
+def sampled_zeros() -> list[Case]:
+    """Each axis of `zeros` at each of its values."""
+    pairs = [each for i, each in enumerate(zeros()[:64]) if i // 4 % 5 == 0]
+    return [*pairs, *timed_zeros()[3:], *combined_zeros()[::2]]

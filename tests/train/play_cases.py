@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -29,7 +30,7 @@ from headway.train.executor import instructions, play
 from headway.train.flat import FlatUnit
 from headway.train.loop import Trainer
 from headway.train.rate import learning_rate
-from headway.train.stage import NullStage
+from headway.train.stage import Done, NullStage
 from headway.train.torch_stage import TorchStage
 from headway.units import Dtype
 
@@ -46,14 +47,27 @@ def batch(case: Case, plan: Plan, step: int) -> tuple[torch.Tensor, torch.Tensor
 
 
 class Faulty(TorchStage):
-    """Stages of which a fault may spoil one gradient, of a norm at the end of a unit, before it is counted."""
+    """Stages of which a fault may spoil one gradient, of a norm at the end of a unit, before it is counted.
+
+    Their reductions may be waited for at once, or start late on one rank.
+    """
 
     spoiled = False
+    timing = ""
+
+    def reduce(self, unit: str) -> comm.Transfer | Done:
+        if self.timing == "late" and self.rank == 0 and self.step < 2:
+            time.sleep(0.05)  # the others go on computing meanwhile
+        handle = super().reduce(unit)
+        if self.timing != "at once":
+            return handle
+        handle.wait()
+        return Done(handle.edge, handle.bytes)
 
     def total(self) -> comm.Transfer:
         if self.spoiled:
             unit = next(unit for unit in reversed(self.units.values()) if unit.unit.blocks)
-            unit.grads[-1] = math.nan
+            unit.own_grads[unit.unit.numel - 1 - unit.own.start] = math.nan
         return super().total()
 
 
@@ -61,6 +75,7 @@ def one(case: Case) -> dict[str, object]:
     plan, rank = case.plan(), dist.get_rank()
     channel = comm.Comm(plan, rank)
     stage = Faulty(plan, plan.program, rank, torch.device("cpu"), channel)
+    stage.timing = case.timing
     trainer = Trainer(plan, stage, lambda *_: None)
     coord = plan.layout.coord(rank)
     mine = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
@@ -84,20 +99,23 @@ def one(case: Case) -> dict[str, object]:
         worst["norm"] = max(worst["norm"], abs(result.grad_norm - norm))
         gradients = {name: value.grad for name, value in reference.p.items()}
         for unit in stage.units.values():
-            worst["gradients"] = max(worst["gradients"], difference(unit, unit.grads, gradients, coord["tensor"]))
+            worst["gradients"] = max(worst["gradients"], difference(unit, unit.own_grads, gradients, coord["tensor"]))
         largest = max(largest, *(value.abs().max().item() for value in gradients.values()))
         if step == 0:
             first = worst["gradients"] / largest
     tokens, targets = batch(case, plan, plan.train.steps)
     evaluated = trainer.evaluate([Batch(tokens[places].numpy(), targets[places].numpy())])
     worst["evaluation"] = abs(evaluated - reference.evaluate(tokens, targets))
-    digest, replicated = hashlib.sha256(), hashlib.sha256()
+    own, whole_units, replicated = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
     for unit in stage.units.values():
-        digest.update(_raw(unit.params))
-        digest.update(_raw(unit.master))
+        own.update(_raw(unit.shard) + _raw(unit.master))
+        if not unit.placed.cuts:
+            whole_units.update(_raw(unit.params) + _raw(unit.master))
+        flat = torch.zeros_like(unit.params, dtype=unit.own_grads.dtype)
+        flat[unit.own] = unit.own_grads
         for parameter in unit.unit.parameters:
             if parameter.cut is None:
-                replicated.update(_raw(unit.named(unit.grads)[parameter.name]))
+                replicated.update(_raw(unit.named(flat)[parameter.name]))
         worst["parameters"] = max(
             worst["parameters"], difference(unit, unit.master.detach(), reference.p, coord["tensor"])
         )
@@ -107,12 +125,13 @@ def one(case: Case) -> dict[str, object]:
         worst["gathered"] = max((value - reference.p[name]).abs().max().item() for name, value in whole.items())
     units = stage.units.values()
     live = {
-        "parameters": sum(unit.params.nbytes for unit in units),
-        "gradients": sum(unit.grads.nbytes for unit in units),
+        "parameters": sum(unit.held()[0] for unit in units),
+        "gradients": sum(unit.held()[1] for unit in units),
         "optimizer": sum(tensor.nbytes for tensor in stage.optimizer.tensors()),
         "activations": peak,
     }
-    shared = _raw(stage.units[SHARED].params).hex() if SHARED in stage.units else None
+    tied = stage.units.get(SHARED)
+    shared = _raw(tied.params).hex() if tied and not tied.placed.cuts else None
     null = play(
         instructions(plan.program, coord["pipeline"]),
         NullStage(plan, plan.program, rank),
@@ -122,7 +141,9 @@ def one(case: Case) -> dict[str, object]:
     )
     return {
         "worst": worst,
-        "digest": digest.hexdigest(),
+        "digest": own.hexdigest(),
+        "whole units": whole_units.hexdigest(),
+        "weights": {name: _raw(value).hex() for name, value in sorted((whole or {}).items())},
         "replicated": replicated.hexdigest(),
         "spans": result.spans,
         "null": null,
@@ -137,26 +158,23 @@ def one(case: Case) -> dict[str, object]:
 
 
 def difference(unit: FlatUnit, flat: torch.Tensor, expected: dict[str, torch.Tensor], index: int) -> float:
-    """The largest between what tensor rank `index` has of a unit and the whole tensors; its padding must be zero."""
-    worst = 0.0
+    """The largest between what tensor rank `index` keeps of a unit and the whole tensors; its padding must be zero."""
+    wanted = torch.zeros(unit.params.shape, dtype=flat.dtype)
     for parameter in unit.unit.parameters:
-        mine = unit.named(flat)[parameter.name]
-        wanted = torch.zeros_like(mine)
         theirs = expected[parameter.name][part(parameter, unit.unit.tensor, index)]
-        wanted[tuple(map(slice, theirs.shape))] = theirs
-        assert mine.isfinite().all()
-        worst = max(worst, (mine - wanted).abs().max().item())
-    return worst
+        unit.named(wanted)[parameter.name][tuple(map(slice, theirs.shape))] = theirs
+    assert flat.isfinite().all()
+    return (flat - wanted[unit.own]).abs().max().item()
 
 
 def fault(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[bool, bool]:
     """One more step, in which the last rank has a NaN: whether this rank thinks all is well, and whether it updated."""
     stage = trainer.stage
-    before = {name: unit.params.detach().clone() for name, unit in stage.units.items()}
+    before = {name: unit.master.detach().clone() for name, unit in stage.units.items()}
     stage.spoiled = stage.rank == plan.layout.world - 1
     finite = trainer.train_step(Batch(tokens.numpy(), targets.numpy())).finite
     stage.spoiled = False
-    return finite, any(not torch.equal(unit.params, before[name]) for name, unit in stage.units.items())
+    return finite, any(not torch.equal(unit.master, before[name]) for name, unit in stage.units.items())
 
 
 def flops(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[int, int]:
@@ -181,7 +199,8 @@ def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
     out["digest"] = [r["digest"] for r in ranks]
     out["first"] = max(r["first"] for r in ranks)  # gradients of the first step, of their largest entry
     out["history"] = ranks[0]["history"]
-    out["replicas"] = [[ranks[r]["digest"] for r in group] for group in layout.groups("data")]
+    out["replicas"] = [[ranks[r]["whole units"] for r in group] for group in layout.groups("data")]
+    out["weights"] = hashlib.sha256(json.dumps(ranks[0]["weights"]).encode()).hexdigest()
     out["replicated"] = [[ranks[r]["replicated"] for r in group] for group in layout.groups("tensor")]
     out["shared"] = [[s for r in group if (s := ranks[r]["shared"])] for group in layout.groups("data", "pipeline")]
     out["fault"] = [r["fault"] for r in ranks]

@@ -15,9 +15,11 @@ from tests.train.cases import (
     matrix,
     sampled,
     sampled_tensors,
+    sampled_zeros,
     single_precision,
     splits,
     tensors,
+    zeros,
 )
 from tests.train.launching import run_ranks
 
@@ -42,6 +44,7 @@ def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
     cases += splits()
     # all 200 layouts of tensor ranks take a quarter of an hour on two cores: a third of them is played here
+    cases += sampled_zeros() if request.param == "sampled" else zeros()
     cases += dict.fromkeys([*sampled_tensors(), *(tensors()[::3] if request.param == "full" else [])])
     narrow = [*single_precision(), *half_precision()]
     everything = [*cases, *narrow, *(job for job in SAME_JOBS for _ in range(2))]
