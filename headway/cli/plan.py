@@ -1,5 +1,6 @@
 """headway plan: the plan of a job, who holds what, and whether it fits into memory."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
     from headway.plan.work import model_flops_per_token
     from headway.report.crossing import crossing
     from headway.report.holdings import dearest, holdings
+    from headway.report.sharing import sharing
 
     all_ = holdings(built)
     worst, over = dearest(all_)
@@ -79,6 +81,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
             "chunks": built.schedule.num_stages // built.schedule.num_ranks,
             "bubble": trace.bubble(),
         },
+        "sharing": asdict(shared) if (shared := sharing(built)) else None,
         "memory": {str(rank): peaks | {"total": sum(peaks.values())} for rank, peaks in trace.memory.items()},
         "device_memory": built.cluster.device.memory,
         "fits": place.fits,
@@ -140,6 +143,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
     from headway.plan.work import model_flops_per_token
     from headway.report.holdings import units_text
     from headway.report.ranges import group, some
+    from headway.report.sharing import sharing_text
     from headway.units import show_bytes, show_count
 
     model, layout, schedule = built.model, built.layout, built.schedule
@@ -177,6 +181,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
         ),
         ("split", f"{built.split}: {layout_text(built.stages)}"),
         ("units", units_text(built)),
+        *([("sharing", shared_by)] if (shared_by := sharing_text(built)) else []),
     ]
 
 

@@ -189,9 +189,9 @@ class Plan:
 
     def _part(self, unit: Unit, stage: int, names: tuple[str, ...]) -> Part:
         placed = self.placed(unit)
-        if unit.blocks:
-            users, first, lane = (unit.name,), stage, None
-        else:  # a tied weight: the embedding and the head compute with it
+        users: tuple[str, ...] = (unit.name,)
+        first, lane = stage, None
+        if not unit.blocks:  # a tied weight: the embedding and the head compute with it
             ends = ((0, names[0]), (len(self.stages) - 1, names[-1]))
             users = tuple(dict.fromkeys(name for end, name in ends if end == stage))
             # the embedding uses it last where it is here, else only the head does

@@ -7,7 +7,8 @@ from headway.model.exchange import Collective
 from headway.plan.work import Work
 from headway.units import Dtype, Seconds
 
-_ROUNDS: Mapping[Collective, int] = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+# how often a ring sends n − 1 messages of 1/n of the buffer
+ROUNDS: Mapping[Collective, int] = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:
@@ -29,5 +30,5 @@ def communicating(work: Work, link: Link) -> Seconds:
     """How long the collectives of `work` take over links of one class."""
     n = len(work.group)
     return Seconds(
-        sum(_ROUNDS[call.kind] * (n - 1) * (link.latency + call.bytes / n / link.bandwidth) for call in work.calls)
+        sum(ROUNDS[call.kind] * (n - 1) * (link.latency + call.bytes / n / link.bandwidth) for call in work.calls)
     )

@@ -23,6 +23,8 @@ class FlatUnit:
     `wide` is the type of the gradients, and of the `master` weights that an optimizer updates, where it is not `dtype`;
     else the parameters are their own master.
 
+    `share` is the part of the gradients that this rank counts in their norm, of the `count` that share the unit.
+
     Of what `placed` cuts over `count` ranks the rank keeps the range `own` alone: `master` and `shard` (its parameters)
     and `own_grads` (its sums) are of that range. A whole buffer that is kept has them as a part of itself; one that is
     not has memory from `gather` or `collect` until it is released.
@@ -42,6 +44,9 @@ class FlatUnit:
         self.unit, self.placed = unit, placed or zero(0)
         part = unit.part(count)
         self.own = slice(index * part, (index + 1) * part) if self.placed.optimizer.cut else slice(0, unit.numel)
+        each, rest = divmod(unit.numel, count)
+        even = slice(index * each + min(index, rest), (index + 1) * each + min(index + 1, rest))
+        self.share = self.own if self.placed.optimizer.cut else even
         size = part * count if self.placed.cuts else unit.numel
         self.params = torch.zeros(size, dtype=dtype, device=device)
         self.grads = torch.zeros_like(self.params, dtype=wide)

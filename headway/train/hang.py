@@ -24,6 +24,8 @@ _WORDS = {
     Kind.SEND_B: "gradient to the stage before",
     Kind.RECV_B: "gradient from the next stage",
     Kind.REDUCE_GRAD: "reduction of gradients",
+    Kind.UNSHARD: "gather of parameters",
+    Kind.RESHARD: "release of parameters",
     Kind.BEGIN: "count of the tokens",
     Kind.STEP: "norm, loss and update",
 }

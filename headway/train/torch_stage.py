@@ -26,21 +26,7 @@ from headway.train.optimizer import AdamW
 from headway.train.saved import Place, SavedBytes
 from headway.train.stage import Done
 from headway.train.tensor_axis import TensorAxis
-
-
-@dataclass(slots=True)
-class Totals:
-    """What a STEP summed over all ranks: squared gradient norm, loss, stop votes and valid tokens."""
-
-    squared_norm: float
-    loss: float
-    stop: bool
-    tokens: float
-
-    @property
-    def finite(self) -> bool:
-        """Whether neither the loss nor any gradient is NaN or infinite."""
-        return self.squared_norm < float("inf") and abs(self.loss) < float("inf")
+from headway.train.totals import Totals, squared_norm
 
 
 @dataclass(slots=True)
@@ -229,7 +215,7 @@ class TorchStage:
         counts = self._is_here(self._last) and self._tensor == 0  # all tensor ranks have the same loss
         mine = self._loss if counts else 0.0
         tokens = self._count if counts and self._data == 0 else 0.0
-        square = self._squared_norm() if self.program.trains else 0.0
+        square = squared_norm(self.units.values(), self.device) if self.program.trains else 0.0
         self._packed = torch.zeros(TOTALS, dtype=torch.float64, device=self.device)
         for i, value in enumerate((square, mine, float(self.stop.asked), tokens)):
             self._packed[i] = value
@@ -279,28 +265,6 @@ class TorchStage:
             return self._box.gradients.pop(place)
         assert place[0] == self._last
         return (self.scale.value / self._count.clamp(min=1.0)).to(self.wide)
-
-    def _squared_norm(self) -> Tensor:
-        """This rank's part of the squared norm: each parameter once, cut over the ranks that share it.
-
-        Of what all tensor ranks hold, each counts its share, so that a NaN on any of them is seen by all ranks.
-        """
-        square = torch.zeros((), dtype=torch.float64, device=self.device)
-        for unit in self.units.values():
-            first = unit.own.start
-            mine = slice(first, unit.own.stop) if unit.placed.optimizer.cut else self._share(unit)
-            for held, copies in unit.unit.copies:
-                a, b = max(mine.start, held.start), min(mine.stop, held.stop)
-                if b > a:
-                    part = unit.own_grads[a - first : b - first]
-                    square += torch.linalg.vector_norm(part).double() ** 2 / copies
-        return square
-
-    def _share(self, unit: FlatUnit) -> slice:
-        """This rank's share of what it holds whole, and others too."""
-        ranks, numel = self._sharers[unit.unit.name], unit.unit.numel
-        index, count = ranks.index(self.rank), len(ranks)
-        return slice(numel * index // count, numel * (index + 1) // count)
 
     def _flat(self, unit: Unit) -> FlatUnit:
         ranks = self._sharers[unit.name]

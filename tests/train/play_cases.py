@@ -106,16 +106,7 @@ def one(case: Case) -> dict[str, object]:
     tokens, targets = batch(case, plan, plan.train.steps)
     evaluated = trainer.evaluate([Batch(tokens[places].numpy(), targets[places].numpy())])
     worst["evaluation"] = abs(evaluated - reference.evaluate(tokens, targets))
-    own, whole_units, replicated = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
     for unit in stage.units.values():
-        own.update(_raw(unit.shard) + _raw(unit.master))
-        if not unit.placed.cuts:
-            whole_units.update(_raw(unit.params) + _raw(unit.master))
-        flat = torch.zeros_like(unit.params, dtype=unit.own_grads.dtype)
-        flat[unit.own] = unit.own_grads
-        for parameter in unit.unit.parameters:
-            if parameter.cut is None:
-                replicated.update(_raw(unit.named(flat)[parameter.name]))
         worst["parameters"] = max(
             worst["parameters"], difference(unit, unit.master.detach(), reference.p, coord["tensor"])
         )
@@ -130,8 +121,6 @@ def one(case: Case) -> dict[str, object]:
         "optimizer": sum(tensor.nbytes for tensor in stage.optimizer.tensors()),
         "activations": peak,
     }
-    tied = stage.units.get(SHARED)
-    shared = _raw(tied.params).hex() if tied and not tied.placed.cuts else None
     null = play(
         instructions(plan.program, coord["pipeline"]),
         NullStage(plan, plan.program, rank),
@@ -141,19 +130,37 @@ def one(case: Case) -> dict[str, object]:
     )
     return {
         "worst": worst,
-        "digest": own.hexdigest(),
-        "whole units": whole_units.hexdigest(),
+        **digests(stage.units),
         "weights": {name: _raw(value).hex() for name, value in sorted((whole or {}).items())},
-        "replicated": replicated.hexdigest(),
         "spans": result.spans,
         "null": null,
         "live": live,
-        "shared": shared,
         "largest": largest,
         "first": first,
         "history": history,
         "fault": fault(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else None,
         "flops": flops(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else (0, 0),
+    }
+
+
+def digests(units: dict[str, FlatUnit]) -> dict[str, str | None]:
+    """Of what a rank keeps: all, units that nobody cuts, gradients that all tensor ranks have; and of a tied weight."""
+    own, whole, replicated = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
+    for unit in units.values():
+        own.update(_raw(unit.shard) + _raw(unit.master))
+        if not unit.placed.cuts:
+            whole.update(_raw(unit.params) + _raw(unit.master))
+        flat = torch.zeros_like(unit.params, dtype=unit.own_grads.dtype)
+        flat[unit.own] = unit.own_grads
+        for parameter in unit.unit.parameters:
+            if parameter.cut is None:
+                replicated.update(_raw(unit.named(flat)[parameter.name]))
+    tied = units.get(SHARED)
+    return {
+        "digest": own.hexdigest(),
+        "whole units": whole.hexdigest(),
+        "replicated": replicated.hexdigest(),
+        "shared": _raw(tied.params).hex() if tied and not tied.placed.cuts else None,
     }
 
 
@@ -164,7 +171,7 @@ def difference(unit: FlatUnit, flat: torch.Tensor, expected: dict[str, torch.Ten
         theirs = expected[parameter.name][part(parameter, unit.unit.tensor, index)]
         unit.named(wanted)[parameter.name][tuple(map(slice, theirs.shape))] = theirs
     assert flat.isfinite().all()
-    return (flat - wanted[unit.own]).abs().max().item()
+    return (flat - wanted[unit.own]).abs().max().item() if len(flat) else 0.0
 
 
 def fault(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[bool, bool]:

@@ -1,0 +1,70 @@
+"""What the ranks that share weights move in a step to gather and reduce them, against plain data parallelism."""
+
+from dataclasses import dataclass
+
+from headway.model.exchange import Call
+from headway.plan.dtypes import dtypes
+from headway.plan.plan import Plan
+from headway.plan.work import work
+from headway.schedule.action import Kind
+from headway.sim.cost import ROUNDS
+from headway.units import Bytes, show_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Of the rank that moves most in a step: its `gathers` and `reductions`, the bytes that it sends for them.
+
+    `plain`: what it would send if nothing were cut.
+    """
+
+    rank: int
+    gathers: int
+    reductions: int
+    sent: Bytes
+    plain: Bytes
+
+
+def sharing(plan: Plan) -> Sharing | None:
+    """None where no rank shares weights with another.
+
+    Rings: (n − 1)/n of a buffer to gather it, or to reduce and scatter it.
+    """
+    first = [plan.layout.rank({"pipeline": pipeline}) for pipeline in range(plan.layout.size("pipeline"))]
+    found = [each for each in (_of(plan, rank) for rank in first) if each.reductions]
+    return max(found, key=lambda each: each.sent) if found else None
+
+
+def sharing_text(plan: Plan) -> str:
+    """What is cut and what that costs, in a line; empty where no rank shares weights with another."""
+    found = sharing(plan)
+    if found is None:
+        return ""
+    sends = f"{found.reductions} reductions a step send {show_bytes(found.sent)} a rank"
+    units = [plan.placed(unit) for unit in plan.units if unit.numel]
+    cut = [placed for placed in units if placed.cuts]
+    if not cut:
+        return f"nothing cut: {sends}"
+    kinds = [name for name in ("params", "grads", "optimizer") if getattr(plan.placement, name).cut]
+    over = f"cut over {plan.layout.size('data')} data ranks"
+    whole = f", {len(units) - len(cut)} of {len(units)} units whole" if len(cut) < len(units) else ""
+    return (
+        f"{', '.join(kinds)} {over}{whole}: {found.gathers} gathers and {sends}, "
+        f"{found.sent / found.plain:.2g} × as much as with nothing cut"
+    )
+
+
+def _of(plan: Plan, rank: int) -> Sharing:
+    row = plan.program.rows[plan.layout.coord(rank)["pipeline"]]
+    moving = [op for op in row if op.action.kind in {Kind.UNSHARD, Kind.REDUCE_GRAD}]
+    works = [work(plan, plan.program, rank, op) for op in moving]
+    sent = sum(_sent(call, len(done.group)) for done in works for call in done.calls)
+    size = dtypes(plan.train).reduced.bytes
+    whole = [(Call("all_reduce", Bytes(u.numel * size)), plan.num_sharing(u)) for u in plan.units_of_rank(rank)]
+    plain = sum(_sent(call, ranks) for call, ranks in whole)
+    gathers = sum(op.action.kind is Kind.UNSHARD for op in moving)
+    return Sharing(rank, gathers, len(moving) - gathers, Bytes(round(sent)), Bytes(round(plain)))
+
+
+def _sent(call: Call, ranks: int) -> float:
+    return ROUNDS[call.kind] * (ranks - 1) / ranks * call.bytes
