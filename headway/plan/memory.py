@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from headway.model.spec import ModelSpec
 from headway.model.unit import Unit
-from headway.placement import Placement, State
+from headway.placement import Placement, State, Tier
 from headway.plan.dtypes import Dtypes, dtypes
 from headway.plan.plan import Plan
 from headway.units import Bytes, Dtype
@@ -57,10 +57,11 @@ def recipe(types: Dtypes) -> Recipe:
     return Recipe(types.params.bytes, types.grads.bytes, master + 2 * types.moments.bytes)
 
 
-def placed(numel: int, recipe: Recipe, placement: Placement, data: int) -> dict[str, Bytes]:
-    """Category → bytes that one rank of `data` holds of `numel` parameters: ZeRO's table (Rajbhandari et al. 2020, §5).
+def placed(numel: int, recipe: Recipe, placement: Placement, data: int, tier: Tier = "device") -> dict[str, Bytes]:
+    """Category → bytes that one rank of `data` holds of `numel` parameters on a tier.
 
-    What is cut over the data axis is padded to equal parts, and what is whole beside it too. Tiers are not told apart.
+    ZeRO's table (Rajbhandari et al. 2020, §5). What is cut over the data axis is padded to equal parts, and what is
+    whole beside it too.
 
     >>> from headway.placement import zero
     >>> placed(1000, MIXED, zero(1), data=8)
@@ -73,7 +74,8 @@ def placed(numel: int, recipe: Recipe, placement: Placement, data: int) -> dict[
     }
     part = -(-numel // data)
     whole = part * data if placement.cuts else numel
-    return {kind: Bytes((part if state.cut else whole) * size) for kind, (state, size) in rows.items()}
+    held = {kind: (part if state.cut else whole) * size * (state.tier == tier) for kind, (state, size) in rows.items()}
+    return {kind: Bytes(size) for kind, size in held.items()}
 
 
 def states(plan: Plan, rank: int) -> dict[str, Bytes]:

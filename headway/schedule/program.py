@@ -108,14 +108,14 @@ class Program:
                 yield Operation(action, UPDATE)
         elif action.kind in NEEDS_PARAMETERS | GIVES_WEIGHT_GRADIENT:
             parts = self.parts_of(action)
-            forward, weighs = action.kind is Kind.FORWARD, action.kind in GIVES_WEIGHT_GRADIENT
-            last = self.schedule.final.get(_stage(action)) == action
+            forward, last = action.kind is Kind.FORWARD, self.schedule.final.get(_stage(action)) == action
+            reductions = [Action(Kind.REDUCE_GRAD, action.stage, of) for of in (action.microbatch, None)]
+            reduced = action.kind in GIVES_WEIGHT_GRADIENT and any(each in self.schedule for each in reductions)
             for unit in parts.computed if forward else reversed(parts.computed):
                 yield Operation(action, unit)
-                for part in parts.shared if weighs else ():
+                for part in parts.shared if reduced else ():
                     if part.reduces and part.users[0] == unit and (last or part.cut_grads):
-                        of = action.microbatch if part.cut_grads else None
-                        yield Operation(Action(Kind.REDUCE_GRAD, action.stage, of), part.name)
+                        yield Operation(reductions[0] if part.cut_grads else reductions[1], part.name)
 
     def _with_gathers(self, row: Operations) -> Operations:
         """The row with the parameters gathered before they are needed, and those that are cut released after it.
@@ -140,7 +140,7 @@ class Program:
                         numbers[name] = numbers.get(name, -1) + 1
                         added.append((slot.place, Operation(Action(Kind.UNSHARD, later.stage, numbers[name]), name)))
                         here.add(name)
-            soon = {name for later in slots[i + 1 : i + self.prefetch + 1] for name in later.cut}
+            soon = {name for later in slots[i + 1 : i + self.prefetch + 2] for name in later.cut}
             for name in slot.cut:
                 if name not in soon:
                     added.append((slot.place + 1, Operation(Action(Kind.RESHARD, slot.stage, numbers[name]), name)))

@@ -8,7 +8,7 @@ from headway.model.block import blocks, num_parameters, shared
 from headway.model.cost import cost
 from headway.model.cut import num_held
 from headway.model.spec import PRESETS, ModelSpec
-from headway.placement import zero
+from headway.placement import Placement, State, zero
 from headway.plan.memory import (
     MIXED,
     MIXED_FLOAT32_GRADIENTS,
@@ -192,6 +192,51 @@ def test_weights_and_distributed_optimizer_of_megatrons_llama():
     """Llama 2 7B on tensor 2 × pipeline 2 × data 2: 6 bytes a parameter, and 12 over the two data ranks."""
     numel = _megatrons_parameters(PRESETS["llama-2-7b"], 16, 2, 2)
     assert sum(placed(numel, MIXED_FLOAT32_GRADIENTS, zero(1), data=2).values()) == 20_216_045_568
+
+
+def test_weights_and_distributed_optimizer_of_megatrons_gpt_3():
+    """GPT-3 175B on tensor 8 × pipeline 8 × data 8: 6 bytes a parameter, and 12 over the eight data ranks."""
+    numel = _megatrons_parameters(PRESETS["gpt-175b"], 12, 8, 8)
+    assert sum(placed(numel, MIXED_FLOAT32_GRADIENTS, zero(1), data=8).values()) == 20_978_588_160
+
+
+# DeepSpeed's estimates count gradients in 16 bits and in float32 under stage 2, in float32 alone under stage 3
+DEEPSPEED_2, DEEPSPEED_3 = Recipe(2, 6, 12), MIXED_FLOAT32_GRADIENTS
+ON_HOST = State(cut=True, tier="host")
+T5_3B, LARGEST = 2_851_000_000, 32_000_000
+
+
+@pytest.mark.parametrize(
+    ("recipe", "placement", "largest", "gibibytes"),
+    [
+        (DEEPSPEED_2, zero(2), 0, 11.28),
+        (DEEPSPEED_3, zero(3), LARGEST, 6.09),
+        (DEEPSPEED_3, Placement(State(cut=True), ON_HOST, ON_HOST), LARGEST, 0.78),
+        (DEEPSPEED_3, Placement(ON_HOST, ON_HOST, ON_HOST), LARGEST, 0.12),
+    ],
+)
+def test_deepspeeds_own_figures_of_t5_3b_on_8_gpus(recipe, placement, largest, gibibytes):
+    """2·P + 18·P/N, 4·largest + 18·P/N, 4·largest + 2·P/N, 4·largest: the largest layer is whole in 16 bits."""
+    whole = sum(placed(largest, Recipe(2, 2, 0), zero(0), data=1).values())
+    held = sum(placed(T5_3B, recipe, placement, data=8).values())
+    assert round((held + whole) / 2**30, 2) == gibibytes
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_states_of_a_plan_are_those_of_its_units_each_rank_with_its_part(plan_of, stage):
+    sizes = {"pipeline": 2, "data": 3, "zero": stage, "unit_bytes": 1, "whole_below": "16KiB"}
+    plan = plan_of(parallel=sizes, train={"precision": "bfloat16", "global_batch": 12, "microbatch": 2})
+    for rank in range(6):
+        held = {"parameters": 0, "gradients": 0, "optimizer": 0}
+        for unit in plan.units_of_rank(rank):
+            placement, own = plan.placed(unit), plan.own(rank, unit)
+            mine, padded = own.stop - own.start, unit.part(plan.num_sharing(unit)) * plan.num_sharing(unit)
+            whole = padded if placement.cuts else unit.numel
+            held["parameters"] += 2 * (mine if placement.params.cut else whole)
+            held["gradients"] += 4 * (mine if placement.grads.cut else whole)
+            slices = (own.start < unit.num_decayed) + (own.stop > unit.num_decayed)
+            held["optimizer"] += 12 * mine + 4 * slices
+        assert states(plan, rank) == held
 
 
 @pytest.mark.parametrize("tied", [True, False])

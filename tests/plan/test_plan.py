@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import PlanError
+from headway.placement import zero
 from headway.plan import plan as plans
 from headway.plan.job import Run
 from headway.schedule import schedule as schedules
@@ -149,3 +150,33 @@ def test_a_rank_with_both_ends_of_an_interleaved_model_reduces_the_shared_weight
     plan = plan_of(parallel={"pipeline": 1, "data": 2, "chunks": 2, "schedule": "interleaved"})
     mine = [[part.reduces for part in parts.shared if part.name == "tokens"] for parts in plan.parts]
     assert mine == [[True], [False]]
+
+
+def test_small_units_stay_whole_and_a_weight_of_two_stages_keeps_its_parameters_and_gradients(plan_of):
+    plan = plan_of(parallel={"pipeline": 2, "data": 2, "zero": 3, "unit_bytes": 1, "whole_below": "100KiB"})
+    placed = {unit.name: plan.placed(unit) for unit in plan.units}
+    assert plan.unit("head").numel * 4 < 100 * 1024 < plan.unit("embedding").numel * 4
+    assert placed["head"] == zero(0)
+    assert placed["embedding"] == placed["layers.3"] == zero(3)
+    assert placed["tokens"] == zero(1)
+    alone = plan_of(parallel={"pipeline": 1, "data": 2, "zero": 3, "unit_bytes": 1})
+    assert alone.placed(alone.unit("tokens")) == zero(3)
+
+
+def test_nothing_is_cut_where_there_is_one_data_rank(plan_of):
+    plan = plan_of(parallel={"pipeline": 2, "data": 1, "zero": 3, "whole_below": 0}, train={"global_batch": 8})
+    assert {plan.placed(unit) for unit in plan.units} == {zero(0)}
+    assert plan.program.rows == plan_of(parallel={"pipeline": 2, "data": 1}, train={"global_batch": 8}).program.rows
+
+
+@pytest.mark.parametrize("data", [2, 3, 5])
+def test_the_ranks_that_share_a_unit_keep_ranges_that_cover_it_once(plan_of, data):
+    parallel = {"pipeline": 2, "data": data, "zero": 1, "unit_bytes": 1, "whole_below": 0}
+    plan = plan_of(parallel=parallel, train={"global_batch": 4 * data, "microbatch": 4})
+    for unit in plan.units:
+        group = plan.group(plan.layout.rank({"pipeline": plan.holders(unit)[0]}), unit)
+        assert len(group) == plan.num_sharing(unit) == data * len(plan.holders(unit))
+        owned = [plan.own(rank, unit) for rank in group]
+        assert [own.start for own in owned[1:]] == [own.stop for own in owned[:-1]]
+        assert owned[0].start == 0
+        assert unit.numel <= owned[-1].stop < unit.numel + len(group)

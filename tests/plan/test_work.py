@@ -19,6 +19,10 @@ LAYOUTS = [
     {"pipeline": 1, "data": 2, "schedule": "interleaved", "chunks": 3, "unit_bytes": 1},
     {"pipeline": 4, "data": 2, "split": "E|||t*4L"},
     {"pipeline": 2, "data": 1, "schedule": "interleaved", "chunks": 3, "split": "E||t*4|||L", "unit_bytes": 1},
+    {"pipeline": 2, "data": 2, "zero": 1, "whole_below": 0},
+    {"pipeline": 2, "data": 3, "zero": 2, "whole_below": 0, "unit_bytes": 1},
+    {"pipeline": 1, "data": 2, "zero": 3, "whole_below": 0, "unit_bytes": 1},
+    {"pipeline": 2, "data": 2, "zero": 3, "schedule": "interleaved", "chunks": 2, "prefetch": 2},
 ]
 each = pytest.mark.parametrize("parallel", LAYOUTS, ids=str)
 

@@ -12,10 +12,10 @@ def _plan(plan_of, zero, microbatches=1, pipeline=1, model="gpt-tiny", **paralle
 
 @pytest.mark.parametrize(("zero", "times"), [(0, 1.0), (1, 1.0), (2, 1.0), (3, 1.5)])
 def test_stages_1_and_2_send_what_plain_data_parallelism_sends_and_stage_3_half_as_much_again(plan_of, zero, times):
-    """Rajbhandari et al. 2020, §7; a tied weight and what the two passes both need are gathered once less."""
-    plan = _plan(plan_of, zero, prefetch=0, model={"preset": "gpt-tiny", "tied": False})
-    found = sharing(plan)
-    assert found.sent / found.plain == pytest.approx(times, rel=0.02)
+    """Rajbhandari et al. 2020, §7; but the head, where forward turns into backward, is gathered once."""
+    plan = _plan(plan_of, zero, model={"preset": "gpt-tiny", "tied": False})
+    found, head = sharing(plan), plan.unit("head").numel / plan.num_parameters
+    assert found.sent / found.plain == pytest.approx(times - (head / 2 if zero == 3 else 0), rel=1e-3)
 
 
 @pytest.mark.parametrize(("microbatches", "times"), [(1, 1.0), (2, 1.5), (8, 4.5)])
@@ -28,7 +28,8 @@ def test_gradients_that_are_cut_are_reduced_for_each_micro_batch(plan_of, microb
 def test_a_pipelines_every_micro_batch_gathers_twice_under_stage_3(plan_of):
     plan = _plan(plan_of, 3, microbatches=8, pipeline=2, prefetch=0, model={"preset": "gpt-tiny", "tied": False})
     found = sharing(plan)
-    assert (found.rank, found.gathers) == (0, 2 * 8 * len(plan.units_of_rank(0)))
+    turns = 13  # F0 F1 B0 F2 B1 … F7 B6 B7: what was used last is used next
+    assert (found.rank, found.gathers) == (0, 2 * 8 * len(plan.units_of_rank(0)) - turns)
 
 
 def test_the_line_says_what_is_cut_and_what_it_costs(plan_of):

@@ -171,3 +171,36 @@ def test_stages_on_one_rank_exchange_no_messages():
     schedule = passes.add_messages(families.build("interleaved", pipeline=1, microbatches=1, chunks=2))
     assert _needs(schedule, 0, "1F0") == ["0F0"]
     assert schedule == from_csv("0F0,1F0,1B0,0B0\n", "interleaved")
+
+
+CUT = Parts(("a", "b", "c"), tuple(Part(n, (n,), gathers=True, cut_grads=True, cut_params=True) for n in "abc"))
+ALL = frozenset({0})
+SHARDED = passes.add_reductions(passes.add_gathers(from_csv("0F0,0B0,0F1,0B1\n"), frozenset(), ALL), ALL, ALL)
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("0F0/a", ["0UNSHARD0/a"]),
+        ("0F0/b", ["0F0/a", "0UNSHARD0/b"]),
+        ("0B0/c", ["0F0/c", "0UNSHARD0/c"]),
+        # of the whole gradients before it, those of one unit may still be under way
+        ("0B0/b", ["0B0/c", "0UNSHARD1/b"]),
+        ("0B0/a", ["0B0/b", "0REDUCE_GRAD0/c", "0UNSHARD1/a"]),
+        # and what the unit itself has added must be gone
+        ("0B1/c", ["0F1/c", "0REDUCE_GRAD0/b", "0REDUCE_GRAD0/c", "0UNSHARD1/c"]),
+        # (needed twice in a row, it was gathered once for F1 and B0)
+        ("0B1/a", ["0B1/b", "0REDUCE_GRAD0/a", "0REDUCE_GRAD1/c", "0UNSHARD2/a"]),
+        ("0REDUCE_GRAD0/b", ["0B0/b"]),
+        ("0REDUCE_GRAD1/a", ["0B1/a"]),
+        ("0UNSHARD1/a", []),
+    ],
+)
+def test_a_unit_needs_its_parameters_whole_and_room_for_whole_gradients(operation, expected):
+    assert sorted(_needs(SHARDED, 0, operation, (CUT,))) == sorted(expected)
+
+
+def test_every_gather_and_every_reduction_of_a_unit_is_a_meeting_of_its_own():
+    keys = [key for (_, text), key in _keys(SHARDED, (CUT,)).items() if "UNSHARD" in text or "REDUCE" in text]
+    assert -1 not in keys
+    assert len(set(keys)) == len(keys)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from headway.schedule import families, passes
-from headway.schedule.action import COMPUTE, GIVES_WEIGHT_GRADIENT, Action, Kind
+from headway.schedule.action import COMPUTE, GIVES_WEIGHT_GRADIENT, NEEDS_PARAMETERS, Action, Kind
 from headway.schedule.needs import meetings
 from headway.schedule.program import Program
 from headway.schedule.schedule import to_csv
@@ -99,6 +99,37 @@ def test_reductions_follow_the_last_b_or_w_of_their_stage(schedule):
         for reduction in reductions:
             last = max(i for i, a in enumerate(row) if a.kind in GIVES_WEIGHT_GRADIENT and a.stage == reduction.stage)
             assert row[last + 1] == reduction
+
+
+@each
+def test_cut_gradients_are_reduced_after_every_b_or_w_of_their_stage(schedule):
+    often = frozenset(range(0, schedule.num_stages, 2))
+    every = frozenset(range(schedule.num_stages))
+    for before, row in zip(schedule.rows, passes.add_reductions(schedule, every, often).rows, strict=True):
+        assert [a for a in row if a.kind is not Kind.REDUCE_GRAD] == list(before)
+        added = [a for a in before if a.kind in GIVES_WEIGHT_GRADIENT]
+        wanted = [Action(Kind.REDUCE_GRAD, a.stage, a.microbatch) for a in added if a.stage in often]
+        assert [a for a in row if a.kind is Kind.REDUCE_GRAD and a.microbatch is not None] == wanted
+        for reduction in wanted:
+            done = row[list(row).index(reduction) - 1]
+            assert (done.stage, done.microbatch) == (reduction.stage, reduction.microbatch)
+
+
+@each
+def test_parameters_are_gathered_once_before_the_first_forward_or_around_all_that_needs_them(schedule):
+    once, often = frozenset(range(0, schedule.num_stages, 2)), frozenset(range(1, schedule.num_stages, 2))
+    for before, row in zip(schedule.rows, passes.add_gathers(schedule, once, often).rows, strict=True):
+        moves = {Kind.UNSHARD, Kind.RESHARD}
+        assert [a for a in row if a.kind not in moves] == list(before)
+        assert len(set(row)) == len(row)
+        for place, action in enumerate(row):
+            needs = action.kind in NEEDS_PARAMETERS
+            around = [a.kind if a.kind in moves else None for a in (row[place - 1], *list(row)[place + 1 : place + 2])]
+            if needs and action.stage in often:
+                assert around == [Kind.UNSHARD, Kind.RESHARD]
+            elif needs:
+                first = next(a for a in row if a.stage == action.stage and a.kind in NEEDS_PARAMETERS)
+                assert (row[place - 1].kind is Kind.UNSHARD) == (action == first)
 
 
 @each

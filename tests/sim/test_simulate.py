@@ -21,6 +21,9 @@ PARALLEL = [
     {"pipeline": 3, "data": 1, "schedule": "gpipe"},
     {"pipeline": 2, "data": 2},
     {"pipeline": 2, "data": 2, "schedule": "interleaved", "chunks": 2, "unit_bytes": 1},
+    {"pipeline": 2, "data": 2, "zero": 1, "unit_bytes": 1, "whole_below": 0},
+    {"pipeline": 1, "data": 2, "zero": 3, "unit_bytes": 1, "whole_below": 0},
+    {"pipeline": 2, "data": 2, "zero": 3, "schedule": "interleaved", "chunks": 2, "unit_bytes": 1, "whole_below": 0},
 ]
 each = pytest.mark.parametrize("parallel", PARALLEL, ids=str)
 

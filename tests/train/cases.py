@@ -299,5 +299,5 @@ def combined_zeros() -> list[Case]:
 
 def sampled_zeros() -> list[Case]:
     """Each axis of `zeros` at each of its values."""
-    pairs = [each for i, each in enumerate(zeros()[:64]) if i // 4 % 5 == 0]
-    return [*pairs, *timed_zeros()[3:], *combined_zeros()[::2]]
+    alike = [each for i, each in enumerate(zeros()[:64]) if i // 4 % 5 == 0]  # every fifth with its other stages
+    return [*alike, *timed_zeros()[3:], *combined_zeros()[::2]]

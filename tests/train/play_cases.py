@@ -54,6 +54,13 @@ class Faulty(TorchStage):
 
     spoiled = False
     timing = ""
+    gathered = 0  # the most bytes of parameters that were whole though the rank keeps a part alone
+
+    def gather(self, unit: str) -> comm.Transfer:
+        handle = super().gather(unit)
+        cut = [each.params.untyped_storage().nbytes() for each in self.units.values() if each.placed.params.cut]
+        self.gathered = max(self.gathered, sum(cut))
+        return handle
 
     def reduce(self, unit: str) -> comm.Transfer | Done:
         if self.timing == "late" and self.rank == 0 and self.step < 2:
@@ -120,6 +127,7 @@ def one(case: Case) -> dict[str, object]:
         "gradients": sum(unit.held()[1] for unit in units),
         "optimizer": sum(tensor.nbytes for tensor in stage.optimizer.tensors()),
         "activations": peak,
+        "gathered": stage.gathered,
     }
     null = play(
         instructions(plan.program, coord["pipeline"]),

@@ -19,6 +19,7 @@ from tests.train.cases import (
     single_precision,
     splits,
     tensors,
+    timed_zeros,
     zeros,
 )
 from tests.train.launching import run_ranks
@@ -128,6 +129,33 @@ def test_planned_parameters_gradients_and_optimizer_are_the_live_tensors(played)
             for live, planned in zip(each["live"], each["planned"], strict=True):
                 for category in ("parameters", "gradients", "optimizer"):
                     assert live[category] == planned[category], f"{name}: {category}"
+
+
+def test_whole_parameters_of_which_a_rank_keeps_a_part_take_the_memory_that_was_planned(played):
+    found = [(live["gathered"], planned) for runs in played.values() for r in runs for live, planned in _ranks(r)]
+    assert all(live == planned.get("gathered", 0) for live, planned in found)
+    assert any(live for live, _ in found)
+
+
+def test_zeros_stages_end_with_the_weights_of_plain_data_parallelism_to_the_bit(played):
+    """The sum of two does not depend on their order; where each micro-batch is reduced apart, that of four does."""
+    cases = [case for case in zeros() if case.id in played and (case.world, case.steps) == (2, 5)]
+    same = [case for case in cases if case.zero == 1 or (case.zero and case.microbatches == 1)]
+    assert {case.zero for case in same} == {1, 2, 3}
+    for case in same:
+        plain = replace(case, zero=0, prefetch=1)
+        assert played[case.id][0]["weights"] == played[plain.id][0]["weights"], case.id
+
+
+def test_reductions_that_overlap_with_nothing_or_start_late_change_no_bit(played):
+    for case in timed_zeros():
+        if case.timing and case.id in played:
+            at_ease = replace(case, timing="")
+            assert played[case.id][0]["weights"] == played[at_ease.id][0]["weights"], case.id
+
+
+def _ranks(run):
+    return zip(run["live"], run["planned"], strict=True)
 
 
 def test_planned_buffers_of_narrow_reductions_are_those_of_all_gradients_that_are_reduced(played):
