@@ -8,6 +8,8 @@ from headway.model.cut import num_held
 from headway.model.spec import ModelSpec
 from headway.units import Bytes, Dtype
 
+ALIGNED = 16  # elements in the widest vector of any processor (AVX-512, of float32), which treats a rest otherwise
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -40,13 +42,24 @@ class Unit:
 
     def part(self, count: int) -> int:
         """Elements of each of `count` equal parts of the flat buffer, which is padded to that."""
-        return -(-self.numel // count)
+        return _aligned(-(-self.numel // count)) if count > 1 else self.numel
+
+    def own(self, index: int, count: int) -> slice:
+        """The elements in part `index` of `count`, without padding; the last parts of a small unit have none."""
+        part = self.part(count)
+        return slice(min(index * part, self.numel), min((index + 1) * part, self.numel))
 
     def groups(self, own: slice) -> tuple[tuple[slice, bool], ...]:
-        """A range of the flat buffer as optimizer groups: (slice of the range, whether weight decay applies)."""
-        size = own.stop - own.start
-        cut = min(max(self.num_decayed - own.start, 0), size)
-        return tuple((slice(a, b), decayed) for a, b, decayed in ((0, cut, True), (cut, size, False)) if b > a)
+        """A range of the flat buffer as slices of it for the optimizer: (slice, whether weight decay applies).
+
+        Each begins where the parameters do or at a multiple of ALIGNED, whatever the range: so an element is updated
+        by the same instructions, whichever rank does it.
+        """
+        decayed = self.num_decayed
+        edges = [0, decayed, min(_aligned(decayed), self.numel), self.numel]
+        inside = [min(max(edge, own.start), own.stop) - own.start for edge in edges]
+        found = zip(inside[:-1], inside[1:], (True, False, False), strict=True)
+        return tuple((slice(first, end), each) for first, end, each in found if end > first)
 
     @property
     def copies(self) -> tuple[tuple[slice, int], ...]:
@@ -80,6 +93,10 @@ def units(
     if both:
         found.append(Unit(SHARED, tuple(sorted({0, len(stages) - 1})), (), both, tensor))
     return tuple(found)
+
+
+def _aligned(elements: int) -> int:
+    return -(-elements // ALIGNED) * ALIGNED
 
 
 def _size(run: Sequence[Block], dtype: Dtype, tensor: int) -> int:

@@ -86,14 +86,15 @@ def states(plan: Plan, rank: int) -> dict[str, Bytes]:
 def states_of(plan: Plan, rank: int, units: Iterable[Unit]) -> dict[str, Bytes]:
     """Category → bytes of `units` on `rank`, which holds them.
 
-    The recipe of `train.precision`, and AdamW's float32 step counter, one for each of a unit's slices (decayed or not).
+    The recipe of `train.precision`, and AdamW's float32 step counter, one for each of a unit's slices (`Unit.groups`).
     """
     found = {"parameters": 0, "gradients": 0, "optimizer": 0}
+    each = recipe(dtypes(plan.train))
     for unit in units:
-        each = placed(unit.numel, recipe(dtypes(plan.train)), plan.placed(unit), plan.num_sharing(unit))
-        for kind, size in each.items():
+        held, own = placed(plan.padded(unit), each, plan.placed(unit), plan.num_sharing(unit)), plan.own(rank, unit)
+        held["optimizer"] = Bytes(each.optimizer * (own.stop - own.start) + 4 * len(unit.groups(own)))  # no padding
+        for kind, size in held.items():
             found[kind] += size
-        found["optimizer"] += 4 * len(unit.groups(plan.own(rank, unit)))
     return {kind: Bytes(size) for kind, size in found.items()}
 
 

@@ -170,12 +170,16 @@ class Plan:
         return self.placement if len(unit.stages) == 1 else replace(self.placement, params=State(), grads=State())
 
     def own(self, rank: int, unit: Unit) -> slice:
-        """The range of a unit's flat buffer whose optimizer state `rank` keeps; the last one may end in padding."""
+        """The range of a unit's flat buffer whose optimizer state `rank` keeps."""
         if not self.placed(unit).optimizer.cut:
             return slice(0, unit.numel)
         group = self.group(rank, unit)
-        part, index = unit.part(len(group)), group.index(rank)
-        return slice(index * part, (index + 1) * part)
+        return unit.own(group.index(rank), len(group))
+
+    def padded(self, unit: Unit) -> int:
+        """Elements of a unit's whole flat buffer, padded so that its ranks have equal parts, where anything is cut."""
+        count = self.num_sharing(unit)
+        return unit.part(count) * count if self.placed(unit).cuts else unit.numel
 
     @cached_property
     def _named(self) -> dict[str, Unit]:

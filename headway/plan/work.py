@@ -170,7 +170,7 @@ def _reduction(plan: Plan, rank: int, unit: Unit) -> Work:
     the whole.
     """
     types, placed, group = dtypes(plan.train), plan.placed(unit), plan.group(rank, unit)
-    numel = _padded(plan, unit) if placed.cuts else unit.numel
+    numel = plan.padded(unit)
     size = Bytes(numel * types.reduced.bytes)
     done = _collectives(group, [Call("reduce_scatter" if placed.optimizer.cut else "all_reduce", size)])
     if not done.edge:
@@ -185,18 +185,12 @@ def _reduction(plan: Plan, rank: int, unit: Unit) -> Work:
 
 def _whole_gradients(plan: Plan, unit: Unit) -> Bytes:
     """The buffer in which a unit's gradients are whole until they are reduced."""
-    return Bytes(_padded(plan, unit) * dtypes(plan.train).grads.bytes)
-
-
-def _padded(plan: Plan, unit: Unit) -> int:
-    """Elements of a unit's flat buffer, padded so that its ranks have equal parts."""
-    count = plan.num_sharing(unit)
-    return unit.part(count) * count
+    return Bytes(plan.padded(unit) * dtypes(plan.train).grads.bytes)
 
 
 def _gather(kind: Kind, plan: Plan, rank: int, unit: Unit) -> Work:
     """A unit's parameters gathered from the ranks that have a part each, or the buffer with them given back."""
-    whole = Bytes(_padded(plan, unit) * plan.train.precision.bytes)
+    whole = Bytes(plan.padded(unit) * plan.train.precision.bytes)
     buffer = {"gathered": whole} if plan.placed(unit).params.cut else {}
     if kind is Kind.RESHARD:
         return Work(gives=buffer)
@@ -215,7 +209,7 @@ def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
         numel = sum(own.stop - own.start for own in owned)
         return Work(traffic=Bytes(numel * (moved + rounded)), kernels=(3 if types.master else 2) * len(held))
     # each of the ranks that share a unit squares its share of the gradients
-    squared = sum(unit.part(plan.num_sharing(unit)) for unit in held)
+    squared = sum(min(unit.part(plan.num_sharing(unit)), unit.numel) for unit in held)
     every = _collectives(tuple(range(plan.layout.world)), [Call("all_reduce", TOTAL_BYTES)])
     works = [_reduction(plan, rank, unit) for unit in held]
     buffers = sum(each.takes.get("reductions", 0) for each in works if "reductions" not in each.gives)

@@ -25,9 +25,9 @@ class FlatUnit:
 
     `share` is the part of the gradients that this rank counts in their norm, of the `count` that share the unit.
 
-    Of what `placed` cuts over `count` ranks the rank keeps the range `own` alone: `master` and `shard` (its parameters)
-    and `own_grads` (its sums) are of that range. A whole buffer that is kept has them as a part of itself; one that is
-    not has memory from `gather` or `collect` until it is released.
+    Of what `placed` cuts over `count` ranks the rank keeps the range `own` alone: `master` is of that range, `shard`
+    (its parameters) and `own_grads` (its sums) too, padded to equal parts. A whole buffer that is kept has these as a
+    part of itself; one that is not has memory from `gather` or `collect` until it is released.
     """
 
     def __init__(
@@ -42,18 +42,19 @@ class FlatUnit:
         count: int = 1,
     ) -> None:
         self.unit, self.placed = unit, placed or zero(0)
-        part = unit.part(count)
-        self.own = slice(index * part, (index + 1) * part) if self.placed.optimizer.cut else slice(0, unit.numel)
-        each, rest = divmod(unit.numel, count)
-        even = slice(index * each + min(index, rest), (index + 1) * each + min(index + 1, rest))
-        self.share = self.own if self.placed.optimizer.cut else even
-        size = part * count if self.placed.cuts else unit.numel
-        self.params = torch.zeros(size, dtype=dtype, device=device)
+        part, cuts = unit.part(count), self.placed.cuts
+        mine = slice(index * part, (index + 1) * part) if self.placed.optimizer.cut else slice(0, unit.numel)
+        # cut or not, the same elements: so the norm, and what it clips, is the same to the bit
+        self.share = unit.own(index, count)
+        self.own = self.share if self.placed.optimizer.cut else mine
+        self.params = torch.zeros(part * count if cuts else unit.numel, dtype=dtype, device=device)
         self.grads = torch.zeros_like(self.params, dtype=wide)
         cut_params, cut_grads = self.placed.params.cut, self.placed.grads.cut
-        self.shard = torch.zeros_like(self.params[self.own]) if cut_params else self.params[self.own]
-        self.own_grads = torch.zeros_like(self.grads[self.own]) if cut_grads else self.grads[self.own]
-        self.master = self.shard if wide in (None, dtype) else torch.zeros_like(self.own_grads)
+        self.shard = torch.zeros_like(self.params[mine]) if cut_params else self.params[mine]
+        self.own_grads = torch.zeros_like(self.grads[mine]) if cut_grads else self.grads[mine]
+        size = self.own.stop - self.own.start
+        self.has_master = wide not in (None, dtype)
+        self.master = torch.zeros_like(self.own_grads[:size]) if self.has_master else self.shard[:size]
         self._offsets: dict[str, int] = {}
         offset = 0
         for parameter in unit.parameters:
@@ -71,11 +72,6 @@ class FlatUnit:
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """Views of `flat` (params, grads, master or an optimizer moment) by global parameter name."""
         return {p.name: self._stacked(flat, [p]) for p in self.unit.parameters}
-
-    @property
-    def has_master(self) -> bool:
-        """Whether the optimizer updates weights of another type than the parameters."""
-        return self.master is not self.shard
 
     def held(self) -> tuple[int, int]:
         """Bytes in memory of parameters and of gradients, master weights left out."""
@@ -102,7 +98,7 @@ class FlatUnit:
     def round(self) -> None:
         """Write the master weights into the parameters that the rank keeps."""
         if self.has_master:
-            self.shard.copy_(self.master)
+            self.shard[: len(self.master)].copy_(self.master)
 
     def gather(self) -> Tensor:
         """The whole parameters, for the ranks' parts to be written to; memory for them where it was released.

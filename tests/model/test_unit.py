@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.block import blocks, num_parameters
+from headway.model.block import Parameter, blocks, num_parameters
 from headway.model.cut import num_held
 from headway.model.spec import PRESETS
-from headway.model.unit import units
+from headway.model.unit import ALIGNED, Unit, units
 from headway.units import Bytes, Dtype
 
 SPEC = dataclasses.replace(PRESETS["gpt-tiny"], layers=6)
@@ -97,3 +97,23 @@ def test_the_size_of_merged_layers_is_that_of_a_ranks_part():
     size = 2 * num_held(BLOCKS[1].parameters, 2) * 4
     assert next(u.name for u in _units([BLOCKS[1:7]], size, tensor=2)) == "layers.0–layers.1"
     assert next(u.name for u in _units([BLOCKS[1:7]], size - 1, tensor=2)) == "layers.0"
+
+
+@given(st.integers(1, 70), st.integers(0, 70), st.integers(1, 6))
+def test_the_slices_of_all_parts_are_those_of_the_whole_cut_where_parts_begin(decayed, plain, count):
+    """So an element is as far from the start of its slice, in vectors, whoever updates it."""
+    parameters = (
+        Parameter("a", (decayed, 1), "a", decayed=True, init="normal"),
+        Parameter("b", (plain,), "b", decayed=False, init="zeros"),
+    )
+    unit = Unit("both", (0,), (), parameters)
+    assert unit.num_decayed == decayed
+    whole = unit.groups(slice(0, unit.numel))
+    phases = {i: ((i - each.start) % ALIGNED, on) for each, on in whole for i in range(each.start, each.stop)}
+    found = {}
+    for index in range(count):
+        own = unit.own(index, count)
+        for each, on in unit.groups(own):
+            found |= {own.start + i: ((i - each.start) % ALIGNED, on) for i in range(each.start, each.stop)}
+    assert found == phases
+    assert {i: on for i, (_, on) in found.items()} == {i: i < decayed for i in range(decayed + plain)}

@@ -229,13 +229,11 @@ def test_states_of_a_plan_are_those_of_its_units_each_rank_with_its_part(plan_of
     for rank in range(6):
         held = {"parameters": 0, "gradients": 0, "optimizer": 0}
         for unit in plan.units_of_rank(rank):
-            placement, own = plan.placed(unit), plan.own(rank, unit)
-            mine, padded = own.stop - own.start, unit.part(plan.num_sharing(unit)) * plan.num_sharing(unit)
-            whole = padded if placement.cuts else unit.numel
-            held["parameters"] += 2 * (mine if placement.params.cut else whole)
-            held["gradients"] += 4 * (mine if placement.grads.cut else whole)
-            slices = (own.start < unit.num_decayed) + (own.stop > unit.num_decayed)
-            held["optimizer"] += 12 * mine + 4 * slices
+            placement, own, whole = plan.placed(unit), plan.own(rank, unit), plan.padded(unit)
+            part = whole // plan.num_sharing(unit)
+            held["parameters"] += 2 * (part if placement.params.cut else whole)
+            held["gradients"] += 4 * (part if placement.grads.cut else whole)
+            held["optimizer"] += 12 * (own.stop - own.start) + 4 * len(unit.groups(own))
         assert states(plan, rank) == held
 
 

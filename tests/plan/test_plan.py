@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import PlanError
+from headway.model.unit import ALIGNED
 from headway.placement import zero
 from headway.plan import plan as plans
 from headway.plan.job import Run
@@ -178,5 +179,7 @@ def test_the_ranks_that_share_a_unit_keep_ranges_that_cover_it_once(plan_of, dat
         assert len(group) == plan.num_sharing(unit) == data * len(plan.holders(unit))
         owned = [plan.own(rank, unit) for rank in group]
         assert [own.start for own in owned[1:]] == [own.stop for own in owned[:-1]]
-        assert owned[0].start == 0
-        assert unit.numel <= owned[-1].stop < unit.numel + len(group)
+        assert (owned[0].start, owned[-1].stop) == (0, unit.numel)
+        assert all(own.start % ALIGNED == 0 or own.start == unit.numel for own in owned)
+        assert max(own.stop - own.start for own in owned) <= unit.part(len(group))
+        assert plan.padded(unit) == unit.part(len(group)) * len(group) < unit.numel + len(group) * ALIGNED

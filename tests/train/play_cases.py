@@ -74,7 +74,7 @@ class Faulty(TorchStage):
     def total(self) -> comm.Transfer:
         if self.spoiled:
             unit = next(unit for unit in reversed(self.units.values()) if unit.unit.blocks)
-            unit.own_grads[unit.unit.numel - 1 - unit.own.start] = math.nan
+            unit.own_grads[len(unit.master) - 1] = math.nan
         return super().total()
 
 
@@ -106,7 +106,9 @@ def one(case: Case) -> dict[str, object]:
         worst["norm"] = max(worst["norm"], abs(result.grad_norm - norm))
         gradients = {name: value.grad for name, value in reference.p.items()}
         for unit in stage.units.values():
-            worst["gradients"] = max(worst["gradients"], difference(unit, unit.own_grads, gradients, coord["tensor"]))
+            worst["gradients"] = max(
+                worst["gradients"], difference(unit, unit.own_grads[: len(unit.master)], gradients, coord["tensor"])
+            )
         largest = max(largest, *(value.abs().max().item() for value in gradients.values()))
         if step == 0:
             first = worst["gradients"] / largest
@@ -159,7 +161,7 @@ def digests(units: dict[str, FlatUnit]) -> dict[str, str | None]:
         if not unit.placed.cuts:
             whole.update(_raw(unit.params) + _raw(unit.master))
         flat = torch.zeros_like(unit.params, dtype=unit.own_grads.dtype)
-        flat[unit.own] = unit.own_grads
+        flat[unit.own] = unit.own_grads[: len(unit.master)]
         for parameter in unit.unit.parameters:
             if parameter.cut is None:
                 replicated.update(_raw(unit.named(flat)[parameter.name]))
