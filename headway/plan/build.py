@@ -146,6 +146,11 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
         raise PlanError("data.path is empty. Name a file or folder with text in it, or stdlib.")
     if not 0 <= data.validation < 1:
         raise PlanError(f"data.validation is the fraction held out, at least 0 and below 1, got {data.validation}.")
+    if not 0 <= train.label_smoothing < 1:
+        raise PlanError(
+            f"train.label_smoothing is the share of a target that is spread over the vocabulary, at least 0 and below "
+            f"1, got {train.label_smoothing}."
+        )
     if data.sequence_length > model.positions:
         raise PlanError(
             f"data.sequence_length {data.sequence_length} is longer than the model's {model.positions} positions. "

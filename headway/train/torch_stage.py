@@ -16,6 +16,7 @@ from headway.plan.work import TOTALS, sequence_cuts
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import Program
 from headway.train import blocks
+from headway.train.blocks import Labels
 from headway.train.comm import Comm, Transfer, least
 from headway.train.dropout import Draw
 from headway.train.endings import Stop
@@ -118,7 +119,8 @@ class TorchStage:
         """Run the stage's units in order, each detached from the one before."""
         place = (stage, microbatch)
         x = self._tokens[microbatch] if stage == 0 else self._box.inputs.pop(place)
-        targets = self._targets[microbatch] if stage == self._last else None
+        smoothing = self.plan.train.label_smoothing if self.program.trains else 0.0  # evaluations are of plain labels
+        labels = Labels(self._targets[microbatch], smoothing) if stage == self._last else None
         # the micro-batch of the global batch; an evaluation drops nothing
         drawn = microbatch * self._replicas + self._data
         draw = Draw(self.plan.train.seed, self.step, drawn) if self.program.trains else None
@@ -130,7 +132,7 @@ class TorchStage:
                 y = x
                 for block in unit.blocks:
                     leaves = self._leaves(unit.name, block)
-                    y = blocks.forward(self.plan.model, block, leaves, y, targets, draw, self._axis)
+                    y = blocks.forward(self.plan.model, block, leaves, y, labels, draw, self._axis)
                 if self.program.trains:
                     islands.append((unit.name, x, get_gradient_edge(y)))
                 x = y

@@ -36,6 +36,7 @@ class Case:
     tensor: int = 1
     vocabulary: int = 260
     sequence_parallel: bool = False
+    label_smoothing: float = 0.0
 
     @property
     def world(self) -> int:
@@ -55,9 +56,9 @@ class Case:
         dropped = rates if self.attention_dropout or self.hidden_dropout else ""
         tensor = f"-T{self.tensor}-vocabulary-{self.vocabulary}" if self.tensor > 1 else ""
         sequence = "-sequence" if self.sequence_parallel else ""
-        return (
-            f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}{tensor}{sequence}"
-        )
+        smoothed = f"-smoothed-{self.label_smoothing}" if self.label_smoothing else ""
+        arithmetic = f"{precision}{llama}{dropped}{smoothed}"
+        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{split}{tensor}{sequence}{arithmetic}"
 
     @property
     def model(self) -> dict[str, object]:
@@ -86,6 +87,7 @@ class Case:
                 microbatch=1 if self.valid else 2,
                 global_batch=self.data * self.microbatches * (1 if self.valid else 2),
                 precision=self.precision,
+                label_smoothing=self.label_smoothing,
                 loss_scale=FLOAT16_SCALE if self.precision is Dtype.FLOAT16 else "dynamic",
                 reduce_dtype=Dtype(self.reduce_dtype) if self.reduce_dtype else self.precision.wide,
             ),
@@ -203,6 +205,20 @@ def tensors() -> list[Case]:
     return [replace(case, sequence_parallel=cut) for case in found for cut in (False, True)]
 
 
+def smoothed() -> list[Case]:
+    """Smoothed labels on one rank, over stages and replicas, and over a cut vocabulary, padded or not."""
+    rate = {"label_smoothing": 0.1}
+    cut = {"vocabulary": 97, **rate}
+    return [
+        Case(1, 1, 1, "1f1b", 2, **rate, valid=(1, 7)),
+        Case(2, 1, 2, "1f1b", 2, tied=False, **rate, valid=(1, 7, 3, 5), key_value_heads=2),
+        Case(1, 1, 2, "gpipe", 2, tensor=2, **cut, valid=(1, 7, 3, 5)),
+        Case(1, 1, 2, "1f1b", 2, tensor=4, **cut, sequence_parallel=True),
+        Case(2, 2, 1, "interleaved", 4, tensor=4, **cut, tied=False, key_value_heads=4),
+        Case(2, 1, 2, "1f1b", 2, tensor=2, label_smoothing=0.3, sequence_parallel=True, hidden_dropout=0.2),
+    ]
+
+
 def sampled_tensors() -> list[Case]:
     """Each axis of `tensors` at each of its values."""
     return [case for i, case in enumerate(tensors()) if case.valid or i % 13 == 7]
@@ -235,6 +251,7 @@ def half_precision() -> list[Case]:
     found += [
         Case(2, 1, 2, "1f1b", 2, **cut),
         Case(2, 1, 1, "1f1b", 2, **cut, key_value_heads=2, sequence_parallel=True),
+        Case(1, 1, 1, "1f1b", 2, **cut, vocabulary=97, label_smoothing=0.1),
     ]
     return [*found, Case(1, 1, 1, "1f1b", 4, **sizes, key_value_heads=2)]
 

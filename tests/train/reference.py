@@ -55,7 +55,8 @@ class Reference:
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         logits = self.logits(tokens).flatten(0, 1).to(self.wide)
-        return F.cross_entropy(logits, targets.flatten(), ignore_index=-100)
+        smoothing = 0.0 if self.drawn is None else self.plan.train.label_smoothing
+        return F.cross_entropy(logits, targets.flatten(), ignore_index=-100, label_smoothing=smoothing)
 
     def logits(self, tokens: Tensor) -> Tensor:
         self.rounded = p = {name: value.to(self.precision) for name, value in self.p.items()}

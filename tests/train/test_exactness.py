@@ -16,6 +16,7 @@ from tests.train.cases import (
     sampled,
     sampled_tensors,
     single_precision,
+    smoothed,
     splits,
     tensors,
 )
@@ -40,7 +41,7 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 @pytest.fixture(scope="module", params=["sampled", pytest.param("full", marks=pytest.mark.full)])
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
-    cases += splits()
+    cases += [*splits(), *smoothed()]
     # all 200 layouts of tensor ranks take a quarter of an hour on two cores: a third of them is played here
     cases += dict.fromkeys([*sampled_tensors(), *(tensors()[::3] if request.param == "full" else [])])
     narrow = [*single_precision(), *half_precision()]
