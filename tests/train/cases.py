@@ -43,6 +43,14 @@ class Case:
         return self.tensor * self.pipeline * self.data
 
     @property
+    def alike(self) -> tuple[object, ...]:
+        """Ranks, from many to few, then what layouts of one training have in common: an order of play."""
+        batch = self.data * self.microbatches
+        sizes = (self.layers, self.vocabulary, self.tied, self.key_value_heads, self.tensor)
+        rates = (self.attention_dropout, self.hidden_dropout, self.label_smoothing, self.clip)
+        return (-self.world, batch, self.valid, self.precision, self.reduce_dtype, *sizes, *rates)
+
+    @property
     def id(self) -> str:
         tied, clip = "tied" if self.tied else "untied", "clipped" if self.clip < 1 else "free"
         masked = "-masked" if self.valid else ""
@@ -183,7 +191,7 @@ def tensors() -> list[Case]:
     """Tensor {2,4} × pipeline {1,2,4} × chunks {1,2} × data {1,2,4} up to 8 ranks, both families, tied or not.
 
     Each with the sequence whole and cut. A vocabulary of 97 is padded over 2 and over 4 ranks, one of 260 is not. Each
-    third drops.
+    third drops. Few stages have few layers: a layer exchanges a dozen small buffers, which is what takes time here.
     """
     layouts = [
         (t, p, v, d) for t in (2, 4) for p in (1, 2, 4) for v in (1, 2) for d in (1, 2, 4) if t * p * d <= MAX_WORLD
@@ -194,6 +202,7 @@ def tensors() -> list[Case]:
             if heads and heads % t:
                 continue
             sizes = {"key_value_heads": heads, "tied": tied, "unit_bytes": 10**6 * ((i + j) % 2)}
+            sizes["layers"] = 3 if p * v <= 2 else 7
             rates = {"attention_dropout": 0.3, "hidden_dropout": 0.2} if (i + j) % 3 == 0 else {}
             schedule = "interleaved" if v > 1 else ("1f1b", "gpipe")[j % 2]
             vocabulary = 97 if (i + j) % 4 else 260
@@ -254,6 +263,21 @@ def half_precision() -> list[Case]:
         Case(1, 1, 1, "1f1b", 2, **cut, vocabulary=97, label_smoothing=0.1),
     ]
     return [*found, Case(1, 1, 1, "1f1b", 4, **sizes, key_value_heads=2)]
+
+
+def seats(cases: list[Case], processes: int) -> list[tuple[int, int]]:
+    """The order of play: of each case its number and the first of the neighbouring processes that play it.
+
+    Large ones first, then as many side by side as there is room for; layouts of one training follow one another.
+    """
+    work = [0] * processes
+    found = []
+    for number in sorted(range(len(cases)), key=lambda number: cases[number].alike):
+        case = cases[number]
+        first = min(range(processes - case.world + 1), key=lambda p: max(work[p : p + case.world]))
+        work[first : first + case.world] = [max(work[first : first + case.world]) + 1] * case.world
+        found.append((number, first))
+    return found
 
 
 def sampled() -> list[Case]:
