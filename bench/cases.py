@@ -38,11 +38,13 @@ class Case:
     chunks: int = 1
     microbatches: int = 4
     precision: str = "float32"
+    tensor: int = 1
+    sequence_parallel: bool = False
 
     @property
     def world(self) -> int:
         """Processes that it takes."""
-        return self.pipeline * self.data
+        return self.tensor * self.pipeline * self.data
 
     def plan(self, size: Size) -> Plan:
         """Headway's plan; the embedding is tied where the peer can tie it as well."""
@@ -56,6 +58,8 @@ class Case:
             "tied": self.pipeline == 1,
         }
         parallel = Parallel(
+            tensor=self.tensor,
+            sequence_parallel=self.sequence_parallel,
             pipeline=self.pipeline,
             data=self.data,
             chunks=self.chunks,
@@ -79,6 +83,8 @@ CASES = (
     Case("one process", "plain PyTorch loop", 0.97),
     Case("bfloat16", "plain PyTorch loop, float32 masters", 0.97, precision="bfloat16"),
     Case("data 2", "DistributedDataParallel", 1.0, data=2),
+    Case("tensor 2", "DTensor, loss parallel", 1.0, tensor=2),
+    Case("tensor 2, sequence cut", "DTensor, loss and sequence parallel", 1.0, tensor=2, sequence_parallel=True),
     Case("pipeline 2, 1f1b", "Schedule1F1B", 1.0, pipeline=2, microbatches=8),
     Case("pipeline 2 × chunks 2", "ScheduleInterleaved1F1B", 1.0, pipeline=2, chunks=2, microbatches=8),
 )

@@ -29,15 +29,14 @@ class Peer(Protocol):
 class Attention(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.heads = spec.heads
+        self.width = spec.head_width
         self.qkv = nn.Linear(spec.hidden, 3 * spec.hidden)
         self.output = nn.Linear(spec.hidden, spec.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        b, s, h = x.shape
-        q, k, v = (each.view(b, s, self.heads, -1).transpose(1, 2) for each in self.qkv(x).split(h, dim=2))
+        q, k, v = (each.unflatten(2, (-1, self.width)).transpose(1, 2) for each in self.qkv(x).chunk(3, dim=2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        out: Tensor = self.output(y.transpose(1, 2).reshape(b, s, h))
+        out: Tensor = self.output(y.transpose(1, 2).flatten(2))
         return out
 
 
@@ -121,6 +120,10 @@ class GPT(nn.Module):
 
 def make(plan: Plan, rank: int, weights: Mapping[str, Tensor] | None = None) -> Peer:
     """The peer of the case that `plan` belongs to, starting from `weights` if there are any."""
+    if plan.layout.size("tensor") > 1:
+        from tensor_peer import TensorParallel  # which imports this
+
+        return TensorParallel(plan, weights)
     if plan.layout.size("pipeline") > 1:
         return Pipeline(plan, rank, weights)
     return MixedLoop(plan, weights) if plan.train.precision is Dtype.BFLOAT16 else Loop(plan, weights)
@@ -134,7 +137,7 @@ class MixedLoop:
         self.master.load(weights)
         self.model = GPT(plan.model, sum(plan.blocks, ())).bfloat16()
         self.clip = plan.optimizer.clip
-        self.optimizer = _adamw([self.master], plan)
+        self.optimizer = adamw([self.master], plan)
         self.pairs = list(zip(self.model.parameters(), self.master.parameters(), strict=True))
         for _, master in self.pairs:
             master.grad = torch.zeros_like(master)
@@ -172,7 +175,7 @@ class Loop:
         model.load(weights)
         self.model: nn.Module = model
         self.clip, self.size = plan.optimizer.clip, plan.layout.size("data")
-        self.optimizer = _adamw([model], plan)
+        self.optimizer = adamw([model], plan)
         if self.size > 1:
             self.model = DistributedDataParallel(model, gradient_as_bucket_view=True)
 
@@ -206,7 +209,7 @@ class Pipeline:
         self.models = [GPT(plan.model, plan.blocks[stage]) for stage in mine]
         for model in self.models:
             model.load(weights)
-        self.optimizer = _adamw(self.models, plan)
+        self.optimizer = adamw(self.models, plan)
         self.clip = plan.optimizer.clip
         device = torch.device("cpu")
         stages = [
@@ -249,12 +252,14 @@ class Pipeline:
         nn.utils.clip_grads_with_norm_(parameters, self.clip, square.sqrt())
 
 
-def _adamw(models: list[GPT], plan: Plan) -> torch.optim.Optimizer:
+def adamw(models: list[GPT], plan: Plan) -> torch.optim.Optimizer:
     """Fused AdamW; only matrices decay. The case's learning rate is constant."""
     settings = plan.optimizer
-    parameters = [parameter for model in models for parameter in model.parameters()]
+    kinds: dict[tuple[type, bool], list[Tensor]] = {}  # a fused step takes tensors of one class, as DTensors are not
+    for parameter in (parameter for model in models for parameter in model.parameters()):
+        kinds.setdefault((type(parameter.data), parameter.dim() >= 2), []).append(parameter)
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+        {"params": members, "weight_decay": settings.weight_decay if decayed else 0.0}
+        for (_, decayed), members in kinds.items()
     ]
     return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True)

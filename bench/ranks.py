@@ -23,7 +23,7 @@ from peers import Peer, make
 from headway import env
 from headway.data.samples import Batch, Slice
 from headway.plan.plan import Plan
-from headway.train import comm
+from headway.train import comm, weights
 from headway.train.loop import StepResult, Trainer
 from headway.train.torch_stage import TorchStage
 
@@ -37,6 +37,7 @@ class Headway:
     """Headway's contestant on one rank; `parts` are where the time of each of its steps went."""
 
     def __init__(self, plan: Plan, rank: int) -> None:
+        self.plan = plan
         self.stage = TorchStage(plan, plan.program, rank, torch.device("cpu"), comm.Comm(plan, rank))
         self.trainer = Trainer(plan, self.stage, lambda *_: None)
         self.parts: list[dict[str, float]] = []
@@ -46,8 +47,10 @@ class Headway:
         self.parts.append(parts(result))
         return result.loss / dist.get_world_size()
 
-    def weights(self) -> dict[str, torch.Tensor]:
-        """This rank's parameters by global name."""
+    def weights(self) -> dict[str, torch.Tensor] | None:
+        """This rank's parameters by global name; over tensor ranks all of them on rank 0, None on the others."""
+        if self.plan.layout.size("tensor") > 1:
+            return weights.gather(self.plan, self.stage, self.stage.comm.pulse)
         units = self.stage.units.values()
         return {name: view.detach() for unit in units for name, view in unit.named(unit.master).items()}
 

@@ -64,7 +64,7 @@ def figure(case: Case, size: Size) -> dict[str, Any]:
         name: [max(each) for each in zip(*(rank["seconds"][name] for rank in ranks), strict=True)] for name in names
     }
     ratios = [peer / own for own, peer in zip(blocks["headway"], blocks["peer"], strict=True)]
-    tokens = size.steps * case.world // case.pipeline * case.microbatches * size.microbatch * size.sequence
+    tokens = size.steps * case.data * case.microbatches * size.microbatch * size.sequence
     return {
         **asdict(case),
         "ratio": statistics.median(ratios),

@@ -7,8 +7,9 @@ from typing import assert_never
 
 from headway.model.block import Block, Kind
 from headway.model.cut import num_held, vocabulary
+from headway.model.sizes import Sizes
 from headway.model.spec import ModelSpec
-from headway.units import Bytes, Dtype, Flops
+from headway.units import Bytes, Flops
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +27,19 @@ class Cost:
     saved: Bytes
 
 
-def cost(
-    spec: ModelSpec,
-    block: Block,
-    *,
-    batch: int,
-    sequence: int,
-    dtype: Dtype,
-    tensor: int = 1,
-    sequence_parallel: bool = False,
-) -> Cost:
-    """Cost of `block` going forward on `batch` sequences of `sequence` tokens; backward does twice the FLOPs.
+def cost(spec: ModelSpec, block: Block, sizes: Sizes) -> Cost:
+    """Cost of `block` going forward on a micro-batch; backward does twice the FLOPs.
 
-    Of one of `tensor` ranks: products, attention and what lies between them are its part, norms and what is added to
+    Of one of t tensor ranks products, attention and what lies between them are its part, norms and what is added to
     the residual stream whole, or with `sequence_parallel` 1/t of the tokens too (Korthikanti et al. 2022, §4.2). What
     the ranks exchange is in model/exchange.py.
 
     Saved bytes are what torch's autograd and the trainer's own functions keep (Korthikanti et al. 2022, §4.1, with
     fused attention): of every step its input. Dropout keeps nothing: its backward draws the mask again.
     """
-    head = block.kind == "head"
+    head, tensor = block.kind == "head", sizes.tensor
     weights = vocabulary(spec, tensor) * spec.hidden if head else num_held(block.parameters, tensor)
-    cuts = tensor if sequence_parallel else 1
-    return _cost(block.kind, weights, _Pieces(spec, batch, sequence, dtype.bytes, dtype.wide.bytes, tensor, cuts))
+    return _cost(block.kind, weights, _pieces(spec, sizes))
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -75,6 +66,12 @@ def _cost(kind: Kind, weights: int, each: "_Pieces") -> Cost:
             assert_never(kind)
 
 
+def _pieces(spec: ModelSpec, sizes: Sizes) -> "_Pieces":
+    dtype, cuts = sizes.dtype, sizes.tensor if sizes.sequence_parallel else 1
+    widths = dtype.bytes, dtype.wide.bytes
+    return _Pieces(spec, sizes.batch, sizes.sequence, *widths, sizes.tensor, cuts, sizes.smoothed)
+
+
 # A mask (train/dropout.py) takes 14 kernels over 8 bytes for two elements: fill, 2 in place, 3 times shift, and, xor,
 # 2 in place; and the comparison of 4 bytes for each. Applying it takes 2 more: scale and select.
 _MASK_BYTES, _MASK_KERNELS = (8 + 2 * 16 + 3 * (16 + 16 + 24) + 2 * 16) // 2 + 4 + 1, 15
@@ -95,6 +92,7 @@ class _Pieces:
     wide: int
     tensor: int
     cuts: int
+    smoothed: bool
 
     def embedding(self) -> list[Cost]:
         """Rows looked up, and those of the positions added."""
@@ -137,7 +135,10 @@ class _Pieces:
         widened = [Cost(Flops(0), Bytes(tokens * v * (self.size + self.wide)), 1, Bytes(0))] * (self.wide > self.size)
         scalar = self.wide if self.tensor == 1 else 0
         targets = Cost(Flops(0), Bytes(0), 0, Bytes(8 * tokens + scalar))
-        return [norm, self._gathered(h, v), *widened, loss, targets]
+        # the sum of a token's row; torch's own keeps which targets are left out, a byte each
+        mask = tokens if self.tensor == 1 else 0
+        smoothing = [Cost(Flops(0), Bytes(tokens * v * self.wide), 8, Bytes(mask))] * self.smoothed
+        return [norm, self._gathered(h, v), *widened, loss, targets, *smoothing]
 
     def weights(self, numel: int) -> Cost:
         """Parameters, read once."""

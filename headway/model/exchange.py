@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from headway.model.block import Block
+from headway.model.sizes import Sizes
 from headway.model.spec import ModelSpec
-from headway.units import Bytes, Dtype
+from headway.units import Bytes
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
 
@@ -18,58 +19,39 @@ class Call:
     bytes: Bytes
 
 
-def forward(
-    spec: ModelSpec,
-    block: Block,
-    *,
-    batch: int,
-    sequence: int,
-    dtype: Dtype,
-    tensor: int,
-    sequence_parallel: bool = False,
-) -> tuple[Call, ...]:
-    """Calls of `block` going forward on `batch` sequences of `sequence` tokens over `tensor` ranks, in their order.
+def forward(spec: ModelSpec, block: Block, sizes: Sizes) -> tuple[Call, ...]:
+    """Calls of `block` going forward on a micro-batch, in their order.
 
     A layer sums what attention and feed-forward add, the embedding its rows (Shoeybi et al. 2019, §3); the head's
-    cross entropy needs the largest logit of each token, then the sum of the exponentials and the target's logit. With
-    the sequence cut, sums are scattered, and gathered before the next product (Korthikanti et al. 2022, §4.2.2).
+    cross entropy needs the largest logit of each token, then the sum of the exponentials and the target's logit, and
+    the sum of all logits where labels are smoothed. With the sequence cut, sums are scattered, and gathered before the
+    next product (Korthikanti et al. 2022, §4.2.2).
     """
-    if tensor == 1:
+    if sizes.tensor == 1:
         return ()
-    tokens = batch * sequence
-    size = Bytes(tokens * spec.hidden * dtype.bytes)
-    gathered, summed = _around(size, sequence_parallel=sequence_parallel)
+    gathered, summed = _around(spec, sizes)
     match block.kind:
         case "embedding":
             return summed
         case "layer":
             return (*gathered, *summed) * 2
         case "head":
-            loss = (Bytes(tokens * dtype.wide.bytes), Bytes(2 * tokens * dtype.wide.bytes))
-            return (*gathered, *(Call("all_reduce", each) for each in loss))
+            numbers = sizes.batch * sizes.sequence * sizes.dtype.wide.bytes
+            loss = (numbers, (3 if sizes.smoothed else 2) * numbers)
+            return (*gathered, *(Call("all_reduce", Bytes(each)) for each in loss))
         case _:
             assert_never(block.kind)
 
 
-def backward(
-    spec: ModelSpec,
-    block: Block,
-    *,
-    batch: int,
-    sequence: int,
-    dtype: Dtype,
-    tensor: int,
-    sequence_parallel: bool = False,
-) -> tuple[Call, ...]:
+def backward(spec: ModelSpec, block: Block, sizes: Sizes) -> tuple[Call, ...]:
     """Calls of `block` going backward: the gradient of what column-parallel products took is summed.
 
     With the sequence cut, the gradient of a sum is gathered, and so is once more what such a product took, of which
     only a rank's part was kept.
     """
-    if tensor == 1:
+    if sizes.tensor == 1:
         return ()
-    size = Bytes(batch * sequence * spec.hidden * dtype.bytes)
-    gathered, summed = _around(size, sequence_parallel=sequence_parallel)
+    gathered, summed = _around(spec, sizes)
     match block.kind:
         case "embedding":
             return gathered
@@ -81,8 +63,9 @@ def backward(
             assert_never(block.kind)
 
 
-def _around(size: Bytes, *, sequence_parallel: bool) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+def _around(spec: ModelSpec, sizes: Sizes) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
     """What happens to an activation where all ranks need all of it, and where their parts of a sum meet."""
-    if sequence_parallel:
+    size = Bytes(sizes.batch * sizes.sequence * spec.hidden * sizes.dtype.bytes)
+    if sizes.sequence_parallel:
         return (Call("all_gather", size),), (Call("reduce_scatter", size),)
     return (), (Call("all_reduce", size),)

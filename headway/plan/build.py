@@ -151,8 +151,7 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
             raise PlanError(f"{key} must {problem}, got {number}.")
     if not all(0 <= beta < 1 for beta in optimizer.betas):
         raise PlanError(f"optimizer.betas must lie in [0, 1), got {list(optimizer.betas)}.")
-    if parallel.zero not in range(4):
-        raise PlanError(f"parallel.zero is a stage of ZeRO from 0 (nothing is cut) to 3, got {parallel.zero}.")
+    _check_zero(parallel.zero)
     _check_rates(job)
     if data.workers > MAX_WORKERS:
         raise PlanError(f"data.workers {data.workers} is more than {MAX_WORKERS} threads on each rank. Use 1 or 2.")
@@ -160,6 +159,11 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
         raise PlanError("data.path is empty. Name a file or folder with text in it, or stdlib.")
     if not 0 <= data.validation < 1:
         raise PlanError(f"data.validation is the fraction held out, at least 0 and below 1, got {data.validation}.")
+    if not 0 <= train.label_smoothing < 1:
+        raise PlanError(
+            f"train.label_smoothing is the share of a target that is spread over the vocabulary, at least 0 and below "
+            f"1, got {train.label_smoothing}."
+        )
     if data.sequence_length > model.positions:
         raise PlanError(
             f"data.sequence_length {data.sequence_length} is longer than the model's {model.positions} positions. "
@@ -167,6 +171,11 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
         )
     _check_tokenizer(data.tokenizer, model)
     _check_dtypes(train, cluster)
+
+
+def _check_zero(stage: int) -> None:
+    if stage not in range(4):
+        raise PlanError(f"parallel.zero is a stage of ZeRO from 0 (nothing is cut) to 3, got {stage}.")
 
 
 def _check_rates(job: Job) -> None:

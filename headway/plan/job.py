@@ -81,6 +81,7 @@ class Optimizer:
 class Train:
     """How long and how large: `global_batch` and `microbatch` count sequences.
 
+    `label_smoothing` is the share of each target that is spread evenly over the vocabulary (Szegedy et al. 2016, §7).
     `loss_scale` is for float16; a dynamic one doubles after `loss_scale_window` steps without overflow.
     """
 
@@ -89,6 +90,7 @@ class Train:
     microbatch: int = 4
     precision: Dtype = Dtype.FLOAT32
     reduce_dtype: Dtype = Dtype.FLOAT32
+    label_smoothing: float = 0.0
     loss_scale: float | Literal["dynamic"] = "dynamic"
     loss_scale_window: int = 1000
     seed: int = 0

@@ -9,9 +9,10 @@ from headway.errors import PlanError
 from headway.model import pipeline_layout
 from headway.model.block import blocks
 from headway.model.cost import cost
+from headway.model.sizes import Sizes
 from headway.model.spec import ModelSpec
 from headway.model.split import balanced, by_layers
-from headway.plan.job import Job, Parallel
+from headway.plan.job import Data, Job, Parallel, Train
 
 BALANCED = "balanced"
 SplitName = Literal["balanced", "by hand"]
@@ -46,20 +47,19 @@ def layout_text(stages: Sequence[Sequence[str]]) -> str:
     return pipeline_layout.show([sum(name.startswith("layers.") for name in names) for names in stages])
 
 
+def sizes(train: Train, data: Data, *, tensor: int, sequence_parallel: bool) -> Sizes:
+    """Of a micro-batch in training, on a tensor rank."""
+    smoothed = train.label_smoothing > 0
+    return Sizes(train.microbatch, data.sequence_length, train.precision, tensor, sequence_parallel, smoothed)
+
+
 def _costs(job: Job, parallel: Parallel, model: ModelSpec, cluster: Cluster) -> list[int]:
     """Picoseconds of each block going forward on one micro-batch; backward takes twice as long for all alike."""
     train, device = job.train, cluster.device
+    each = sizes(train, job.data, tensor=parallel.tensor, sequence_parallel=parallel.sequence_parallel)
     found = []
     for block in blocks(model):
-        one = cost(
-            model,
-            block,
-            batch=train.microbatch,
-            sequence=job.data.sequence_length,
-            dtype=train.precision,
-            tensor=parallel.tensor,
-            sequence_parallel=parallel.sequence_parallel,
-        )
+        one = cost(model, block, each)
         seconds = device.computing(one.flops, one.traffic, one.kernels, train.precision)
         found.append(round(seconds * _PICOSECONDS))
     return found

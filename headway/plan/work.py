@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from headway.model import exchange
 from headway.model.cost import Cost, cost, total
 from headway.model.exchange import Call
+from headway.model.sizes import Sizes
 from headway.model.unit import Unit
+from headway.plan import stages
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
@@ -86,7 +87,7 @@ def sequence_cuts(plan: Plan) -> int:
 
 def unit_cost(plan: Plan, unit: Unit) -> Cost:
     """Cost of a unit going forward on one micro-batch, on one of its tensor ranks."""
-    return total(cost(plan.model, block, **_sizes(plan)) for block in unit.blocks)
+    return total(cost(plan.model, block, _sizes(plan)) for block in unit.blocks)
 
 
 def model_flops_per_token(plan: Plan) -> float:
@@ -94,17 +95,18 @@ def model_flops_per_token(plan: Plan) -> float:
 
     Of the whole model: what padding of the vocabulary adds on tensor ranks does not count.
     """
-    alone = _sizes(plan) | {"tensor": 1, "sequence_parallel": False}
-    forward = sum(cost(plan.model, block, **alone).flops for stage in plan.blocks for block in stage)
+    alone = replace(_sizes(plan), tensor=1, sequence_parallel=False)
+    forward = sum(cost(plan.model, block, alone).flops for stage in plan.blocks for block in stage)
     return 3 * forward / (plan.train.microbatch * plan.data.sequence_length)
 
 
 def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
-    action, part = operation.action, operation.part
+    action, part, model = operation.action, operation.part, plan.model
     names, sizes = program.parts_of(action).computed, _sizes(plan)
     members = [block for unit in _units(plan, operation) for block in unit.blocks]
-    model = plan.model if program.trains else plan.model.without_dropout
-    done = total(cost(model, block, **sizes) for block in members)
+    if not program.trains:
+        sizes, model = replace(sizes, smoothed=False), model.without_dropout
+    done = total(cost(model, block, sizes) for block in members)
     takes = {"activations": done.saved} if program.trains else {}
     gives: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
@@ -112,7 +114,7 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
         takes |= {"messages": message_bytes(plan)} if sent and part in ("", *names[-1:]) else {}
         # a received input is among the saved tensors from here on
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[:1]) else {}
-    calls = [call for block in members for call in exchange.forward(model, block, **sizes)]
+    calls = [call for block in members for call in exchange.forward(model, block, sizes)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
     return replace(both, flops=done.flops, traffic=done.traffic, kernels=done.kernels, takes=takes, gives=gives)
 
@@ -122,7 +124,7 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     names, sizes = program.parts_of(action).computed, _sizes(plan)
     units = _units(plan, operation)
     members = [block for unit in units for block in unit.blocks]
-    done = total(cost(plan.model, block, **sizes) for block in members)
+    done = total(cost(plan.model, block, sizes) for block in members)
     gives = {"activations": done.saved}
     takes: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_B), _has(program, action, Kind.SEND_B)
@@ -133,7 +135,7 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     begun = [each.name for each in program.parts_of(action).shared if each.cut_grads and each.users[-1] == part]
     if unreduced := sum(_whole_gradients(plan, plan.unit(name)) for name in begun):
         takes |= {"unreduced": Bytes(unreduced)}
-    calls = [call for block in members for call in exchange.backward(plan.model, block, **sizes)]
+    calls = [call for block in members for call in exchange.backward(plan.model, block, sizes)]
     if plan.sequence_parallel:
         last = program.schedule.final.get(_stage(action)) == action
         calls += [call for u in units if last or plan.placed(u).grads.cut for call in _gradients_in_parts(plan, u)]
@@ -230,15 +232,9 @@ def _gradients_in_parts(plan: Plan, unit: Unit) -> list[Call]:
     return [Call("all_reduce", Bytes(n * dtypes(plan.train).grads.bytes)) for n in sizes if n]
 
 
-def _sizes(plan: Plan) -> dict[str, Any]:
-    """Of a micro-batch on a tensor rank, as the model's formulas want them."""
-    return {
-        "batch": plan.train.microbatch,
-        "sequence": plan.data.sequence_length,
-        "dtype": plan.train.precision,
-        "tensor": plan.layout.size("tensor"),
-        "sequence_parallel": plan.sequence_parallel,
-    }
+def _sizes(plan: Plan) -> Sizes:
+    tensor = plan.layout.size("tensor")
+    return stages.sizes(plan.train, plan.data, tensor=tensor, sequence_parallel=plan.sequence_parallel)
 
 
 def _has(program: Program, action: Action, kind: Kind) -> bool:

@@ -5,6 +5,7 @@ Shapes: b micro-batch, s sequence, h hidden, n heads of width d, m key-value hea
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import assert_never
 
 import torch
@@ -20,18 +21,26 @@ from headway.train.tensor_axis import ALONE, TensorAxis
 Leaves = Mapping[str, Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What the head is to predict: `targets` [b, s], a share `smoothing` of each spread evenly over the vocabulary."""
+
+    targets: Tensor
+    smoothing: float = 0.0
+
+
 def forward(
     spec: ModelSpec,
     block: Block,
     p: Leaves,
     x: Tensor,
-    targets: Tensor | None = None,
+    labels: Labels | None = None,
     draw: Draw | None = None,
     axis: TensorAxis = ALONE,
 ) -> Tensor:
     """The block's output for its input: tokens [b, s] or activations [b, s, h] → [b, s, h] (or a part of the sequence).
 
-    The head gives the summed loss (a scalar) where there are targets, else the logits [b, s, v]. Without a draw there
+    The head gives the summed loss (a scalar) where there are labels, else the logits [b, s, v]. Without a draw there
     is no dropout. `p` are this rank's parts along `axis`.
     """
     match block.kind:
@@ -40,7 +49,7 @@ def forward(
         case "layer":
             return layer(spec, block.name, p, x, draw, axis)
         case "head":
-            return head(spec, p, x, targets, axis)
+            return head(spec, p, x, labels, axis)
         case _:
             assert_never(block.kind)
 
@@ -80,15 +89,16 @@ def attention(spec: ModelSpec, name: str, qkv: Tensor, draw: Draw | None, axis: 
     return attended.transpose(1, 2).flatten(2)
 
 
-def head(spec: ModelSpec, p: Leaves, x: Tensor, targets: Tensor | None, axis: TensorAxis) -> Tensor:
+def head(spec: ModelSpec, p: Leaves, x: Tensor, labels: Labels | None, axis: TensorAxis) -> Tensor:
     """Final norm and vocabulary projection; the loss is summed over targets that are not IGNORE.
 
     The loss of 16-bit logits is computed in float32.
     """
     logits = axis.product(_norm(p, "norm", x), p["output"] if "output" in p else p["tokens"], None)
-    if targets is None:
+    if labels is None:
         return logits
-    return axis.cross_entropy(wide(logits).flatten(0, 1), targets.flatten(), spec.vocabulary)
+    rows = wide(logits).flatten(0, 1)
+    return axis.cross_entropy(rows, labels.targets.flatten(), spec.vocabulary, labels.smoothing)
 
 
 def _gated(p: Leaves, x: Tensor, axis: TensorAxis) -> Tensor:

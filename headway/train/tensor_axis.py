@@ -83,14 +83,15 @@ class TensorAxis:
         each = length // self.outside.count
         return rows[self.outside.index * each : (self.outside.index + 1) * each]
 
-    def cross_entropy(self, logits: Tensor, targets: Tensor, vocabulary: int) -> Tensor:
+    def cross_entropy(self, logits: Tensor, targets: Tensor, vocabulary: int, smoothing: float = 0.0) -> Tensor:
         """The loss summed over targets [N] that are not IGNORE, of this rank's part of the logits [N, v] (overwritten).
 
-        `vocabulary` is the true size, beyond which logits are padding and count nowhere.
+        `vocabulary` is the true size, beyond which logits are padding and count nowhere. `smoothing` is the share of
+        each target that is spread evenly over the vocabulary (Szegedy et al. 2016, §7).
         """
         if self.size == 1:
-            return cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
-        return _cross_entropy(logits, targets, self, vocabulary)
+            return cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
+        return _cross_entropy(logits, targets, self, vocabulary, smoothing)
 
     def _end(self, transfer: Transfer) -> None:
         transfer.wait()
@@ -154,33 +155,48 @@ class _GatheredProduct(torch.autograd.Function):
         return ctx.axis.scatter(gradient @ weight), of_weight, of_bias, None
 
 
+class _Smoothing(_Exchanging, Protocol):
+    vocabulary: int
+    smoothing: float
+
+
 class _CrossEntropy(torch.autograd.Function):
     """Keeps the log-softmax of its part of the vocabulary and the targets; no rank sees all logits of a token."""
 
     @staticmethod
-    def forward(ctx: _Exchanging, logits: Tensor, targets: Tensor, axis: TensorAxis, vocabulary: int) -> Tensor:
-        ctx.axis = axis
+    def forward(
+        ctx: _Smoothing, logits: Tensor, targets: Tensor, axis: TensorAxis, vocabulary: int, smoothing: float
+    ) -> Tensor:
+        ctx.axis, ctx.vocabulary, ctx.smoothing = axis, vocabulary, smoothing
         # overwritten unmarked (torch lets only outputs be marked dirty): the product that made them does not keep them
         first, size = axis.index * logits.shape[1], logits.shape[1]
-        logits[:, max(0, vocabulary - first) :] = float("-inf")
+        columns = logits[:, : max(0, vocabulary - first)]
+        logits[:, columns.shape[1] :] = float("-inf")
         logits -= axis.sum_(logits.amax(1), largest=True)[:, None]
         place, here = _places(targets, first, size)
-        # of each token the sum of the exponentials, and the target's logit, which one rank has
-        both = torch.stack((logits.exp().sum(1), logits.gather(1, place).squeeze(1).where(here, 0.0)))
-        total, target = axis.sum_(both)
+        # of each token the sum of the exponentials, the target's logit, which one rank has, and the sum of all logits
+        numbers = [logits.exp().sum(1), logits.gather(1, place).squeeze(1).where(here, 0.0)]
+        if smoothing:
+            numbers.append(columns.sum(1))
+        total, wanted, *every = axis.sum_(torch.stack(numbers))
         total = total.log_()
         logits -= total[:, None]
         ctx.save_for_backward(logits, targets)
-        loss: Tensor = ((total - target) * (targets != IGNORE)).sum()
+        if smoothing:
+            wanted = (1 - smoothing) * wanted + smoothing / vocabulary * every[0]
+        loss: Tensor = ((total - wanted) * (targets != IGNORE)).sum()
         return loss
 
     @staticmethod
-    def backward(ctx: _Exchanging, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: _Smoothing, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         logits, targets = ctx.saved_tensors
-        place, here = _places(targets, ctx.axis.index * logits.shape[1], logits.shape[1])
+        first = ctx.axis.index * logits.shape[1]
+        place, here = _places(targets, first, logits.shape[1])
         slope = logits.exp()
-        slope.scatter_add_(1, place, -here.to(slope.dtype)[:, None])
-        return slope.mul_((gradient * (targets != IGNORE))[:, None]), None, None, None
+        slope.scatter_add_(1, place, (ctx.smoothing - 1) * here.to(slope.dtype)[:, None])
+        if ctx.smoothing:
+            slope[:, : max(0, ctx.vocabulary - first)] -= ctx.smoothing / ctx.vocabulary
+        return slope.mul_((gradient * (targets != IGNORE))[:, None]), None, None, None, None
 
 
 def _places(targets: Tensor, first: int, size: int) -> tuple[Tensor, Tensor]:
@@ -194,6 +210,6 @@ _enter: Callable[[Tensor, TensorAxis], Tensor] = _Enter.apply
 _leave: Callable[[Tensor, TensorAxis], Tensor] = _Leave.apply
 _scatter: Callable[[Tensor, TensorAxis], Tensor] = _Scatter.apply
 _gathered_product: Callable[[Tensor, Tensor, Tensor | None, TensorAxis], Tensor] = _GatheredProduct.apply
-_cross_entropy: Callable[[Tensor, Tensor, TensorAxis, int], Tensor] = _CrossEntropy.apply
+_cross_entropy: Callable[[Tensor, Tensor, TensorAxis, int, float], Tensor] = _CrossEntropy.apply
 
 ALONE = TensorAxis()

@@ -17,6 +17,7 @@ from headway.plan.work import TOTALS, sequence_cuts
 from headway.schedule.action import Action, Kind
 from headway.schedule.program import Program
 from headway.train import blocks
+from headway.train.blocks import Labels
 from headway.train.comm import Comm, Transfer, least
 from headway.train.dropout import Draw
 from headway.train.endings import Stop
@@ -111,7 +112,8 @@ class TorchStage:
                 self._islands[place] = []
         else:
             x = self._half_way.pop(place)
-        targets = self._targets[microbatch] if stage == self._last else None
+        smoothing = self.plan.train.label_smoothing if self.program.trains else 0.0  # evaluations are of plain labels
+        labels = Labels(self._targets[microbatch], smoothing) if stage == self._last else None
         # the micro-batch of the global batch; an evaluation drops nothing
         drawn = microbatch * self._replicas + self._data
         draw = Draw(self.plan.train.seed, self.step, drawn) if self.program.trains else None
@@ -124,7 +126,7 @@ class TorchStage:
                 y = x
                 for block in each.blocks:
                     leaves = self._leaves(each.name, block)
-                    y = blocks.forward(self.plan.model, block, leaves, y, targets, draw, self._axis)
+                    y = blocks.forward(self.plan.model, block, leaves, y, labels, draw, self._axis)
                 if self.program.trains:
                     self._islands[place].append((each.name, x, get_gradient_edge(y)))
                 x = y.detach()

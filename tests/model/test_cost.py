@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headway.model.block import blocks, num_parameters
 from headway.model.cost import cost, total
+from headway.model.sizes import Sizes
 from headway.model.spec import PRESETS, ModelSpec
 from headway.units import Dtype
 
@@ -26,8 +27,7 @@ SC21 = ["1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b", "
 
 
 def _cost(spec, block, batch=2, sequence=32, dtype=Dtype.FLOAT32, tensor=1, *, cut=False):
-    sizes = {"batch": batch, "sequence": sequence, "dtype": dtype, "tensor": tensor}
-    return cost(spec, block, **sizes, sequence_parallel=cut)
+    return cost(spec, block, Sizes(batch, sequence, dtype, tensor, sequence_parallel=cut))
 
 
 def _forward(spec, batch, sequence):
@@ -176,3 +176,17 @@ def test_cutting_the_sequence_changes_no_flops_and_keeps_less(spec):
         plain, cut = (_cost(spec, block, tensor=2, cut=cut) for cut in (False, True))
         assert cut.flops == plain.flops
         assert cut.saved < plain.saved
+
+
+@both
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_smoothed_labels_change_the_head_alone_and_keep_a_byte_of_each_target_on_one_rank(spec, tensor):
+    sizes = Sizes(2, 32, Dtype.FLOAT32, tensor)
+    for block in blocks(spec):
+        plain, smoothed = (cost(spec, block, each) for each in (sizes, dataclasses.replace(sizes, smoothed=True)))
+        if block.kind != "head":
+            assert smoothed == plain
+        else:
+            assert (smoothed.flops, smoothed.saved) == (plain.flops, plain.saved + (2 * 32 if tensor == 1 else 0))
+            assert smoothed.traffic == plain.traffic + 2 * 32 * 4 * spec.vocabulary // tensor
+            assert smoothed.kernels > plain.kernels

@@ -4,6 +4,7 @@ import pytest
 
 from headway.model.block import blocks
 from headway.model.exchange import Call, backward, forward
+from headway.model.sizes import Sizes
 from headway.model.spec import PRESETS
 from headway.units import Dtype
 
@@ -11,9 +12,8 @@ B, S, H = 2, 32, 128
 BOTH = pytest.mark.parametrize("spec", [PRESETS["gpt-tiny"], PRESETS["llama-tiny"]], ids=["gpt", "llama"])
 
 
-def _calls(direction, spec, block, tensor=2, dtype=Dtype.FLOAT32, *, cut=False):
-    sizes = {"batch": B, "sequence": S, "dtype": dtype, "tensor": tensor}
-    return direction(spec, block, **sizes, sequence_parallel=cut)
+def _calls(direction, spec, block, tensor=2, dtype=Dtype.FLOAT32, *, cut=False, smoothed=False):
+    return direction(spec, block, Sizes(B, S, dtype, tensor, sequence_parallel=cut, smoothed=smoothed))
 
 
 @BOTH
@@ -35,6 +35,18 @@ def test_the_loss_needs_three_numbers_a_token_and_no_logits(spec):
     head = blocks(spec)[-1]
     assert _calls(forward, spec, head) == (Call("all_reduce", B * S * 4), Call("all_reduce", 2 * B * S * 4))
     assert _calls(backward, spec, head) == (Call("all_reduce", B * S * H * 4),)
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [Dtype.FLOAT32, Dtype.BFLOAT16])
+def test_smoothed_labels_need_a_fourth_number_a_token_in_the_same_calls(spec, dtype):
+    head = blocks(spec)[-1]
+    found = _calls(forward, spec, head, dtype=dtype, smoothed=True)
+    assert found == (Call("all_reduce", B * S * 4), Call("all_reduce", 3 * B * S * 4))
+    assert _calls(backward, spec, head, smoothed=True) == _calls(backward, spec, head)
+    for block in blocks(spec)[:-1]:
+        for direction in (forward, backward):
+            assert _calls(direction, spec, block, smoothed=True) == _calls(direction, spec, block)
 
 
 @BOTH

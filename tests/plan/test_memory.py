@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headway.model.block import blocks, num_parameters, shared
 from headway.model.cost import cost
 from headway.model.cut import num_held
+from headway.model.sizes import Sizes
 from headway.model.spec import PRESETS, ModelSpec
 from headway.placement import Placement, State, zero
 from headway.plan.memory import (
@@ -141,7 +142,7 @@ def test_the_tiny_models_activations_are_megatrons_with_the_masks_that_ours_does
     s, b, h, in_flight = 32, 2, TINY.hidden, 2
     layers = 2 * in_flight * korthikanti_activations(TINY, batch=b, sequence=s, core=False)
     assert layers == 557_056
-    tokens = in_flight * cost(TINY, blocks(TINY)[0], batch=b, sequence=s, dtype=Dtype.FLOAT32).saved
+    tokens = in_flight * cost(TINY, blocks(TINY)[0], Sizes(b, s, Dtype.FLOAT32)).saved
     assert tokens == 8 * s * b * in_flight
     mask = in_flight * s * b * h
     assert layers + tokens + mask == 566_272
@@ -155,7 +156,7 @@ def test_our_own_activations_of_a_layer_are_korthikantis_without_dropout(batch, 
     """
     elements = sequence * batch * TINY.hidden
     theirs = korthikanti_activations(TINY, batch=batch, sequence=sequence, core=False)
-    ours = cost(TINY, blocks(TINY)[1], batch=batch, sequence=sequence, dtype=Dtype.FLOAT32).saved
+    ours = cost(TINY, blocks(TINY)[1], Sizes(batch, sequence, Dtype.FLOAT32)).saved
     statistics = sequence * batch * (4 + TINY.heads)
     assert ours == 2 * (theirs - 2 * elements) + 4 * statistics
 
@@ -282,6 +283,6 @@ def test_our_own_activations_of_a_tensor_rank_are_korthikantis_without_dropout(t
     for cut in (False, True):
         sizes = {"batch": b, "sequence": s, "tensor": tensor, "sequence_parallel": cut}
         theirs = korthikanti_activations(TINY, core=False, **sizes)
-        ours = cost(TINY, blocks(TINY)[1], dtype=Dtype.FLOAT32, **sizes).saved
+        ours = cost(TINY, blocks(TINY)[1], Sizes(dtype=Dtype.FLOAT32, **sizes)).saved
         outside = s * b // (tensor if cut else 1)
         assert ours == 2 * (theirs - 2 * outside * TINY.hidden) + 4 * (4 * outside + s * b * TINY.heads // tensor)

@@ -276,6 +276,14 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ),
     ("vocabulary too small", "model: {preset: gpt-tiny, vocabulary: 100}", "model.vocabulary 100"),
     (
+        "everything smoothed",
+        "train: {label_smoothing: 1}",
+        "train.label_smoothing is the share of a target that is spread over the vocabulary, at least 0 and below 1, "
+        "got 1.0.",
+    ),
+    ("less than nothing smoothed", "train: {label_smoothing: -0.1}", "at least 0 and below 1, got -0.1."),
+    ("word for smoothing", "train: {label_smoothing: some}", "train.label_smoothing is 'some', but should be a number"),
+    (
         "reduce_dtype wider",
         "train: {reduce_dtype: float64}",
         "train.reduce_dtype float64 adds nothing to the float32 gradients of train.precision float32. "

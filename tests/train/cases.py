@@ -42,10 +42,19 @@ class Case:
     hidden: int = 16
     steps: int = STEPS
     timing: str = ""  # of reductions: "at once" none overlaps with anything, "late" one rank's start late
+    label_smoothing: float = 0.0
 
     @property
     def world(self) -> int:
         return self.tensor * self.pipeline * self.data
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """Ranks, from many to few, then what layouts of one training have in common: an order of play."""
+        batch = self.data * self.microbatches
+        sizes = (self.layers, self.vocabulary, self.tied, self.key_value_heads, self.tensor)
+        rates = (self.attention_dropout, self.hidden_dropout, self.label_smoothing, self.clip)
+        return (-self.world, batch, self.valid, self.precision, self.reduce_dtype, *sizes, *rates)
 
     @property
     def id(self) -> str:
@@ -63,9 +72,10 @@ class Case:
         sequence = "-sequence" if self.sequence_parallel else ""
         cut = f"-zero-{self.zero}-ahead-{self.prefetch}-{self.timing}" if self.zero or self.steps != STEPS else ""
         cut += f"-whole-below-{self.whole_below}" if self.whole_below else ""
+        smoothed = f"-smoothed-{self.label_smoothing}" if self.label_smoothing else ""
         hidden = f"-hidden-{self.hidden}" if self.hidden != 16 else ""
-        name = f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{precision}{split}{llama}{dropped}"
-        return f"{name}{tensor}{sequence}{cut}{hidden}"
+        arithmetic = f"{precision}{llama}{dropped}{smoothed}{hidden}"
+        return f"{self.schedule}-{sizes}-{tied}-{clip}{masked}{units}{split}{tensor}{sequence}{cut}{arithmetic}"
 
     @property
     def model(self) -> dict[str, object]:
@@ -98,6 +108,7 @@ class Case:
                 microbatch=1 if self.valid else 2,
                 global_batch=self.data * self.microbatches * (1 if self.valid else 2),
                 precision=self.precision,
+                label_smoothing=self.label_smoothing,
                 loss_scale=FLOAT16_SCALE if self.precision is Dtype.FLOAT16 else "dynamic",
                 reduce_dtype=Dtype(self.reduce_dtype) if self.reduce_dtype else self.precision.wide,
             ),
@@ -193,7 +204,7 @@ def tensors() -> list[Case]:
     """Tensor {2,4} × pipeline {1,2,4} × chunks {1,2} × data {1,2,4} up to 8 ranks, both families, tied or not.
 
     Each with the sequence whole and cut. A vocabulary of 97 is padded over 2 and over 4 ranks, one of 260 is not. Each
-    third drops.
+    third drops. Few stages have few layers: a layer exchanges a dozen small buffers, which is what takes time here.
     """
     layouts = [
         (t, p, v, d) for t in (2, 4) for p in (1, 2, 4) for v in (1, 2) for d in (1, 2, 4) if t * p * d <= MAX_WORLD
@@ -204,6 +215,7 @@ def tensors() -> list[Case]:
             if heads and heads % t:
                 continue
             sizes = {"key_value_heads": heads, "tied": tied, "unit_bytes": 10**6 * ((i + j) % 2)}
+            sizes["layers"] = 3 if p * v <= 2 else 7
             rates = {"attention_dropout": 0.3, "hidden_dropout": 0.2} if (i + j) % 3 == 0 else {}
             schedule = "interleaved" if v > 1 else ("1f1b", "gpipe")[j % 2]
             vocabulary = 97 if (i + j) % 4 else 260
@@ -213,6 +225,20 @@ def tensors() -> list[Case]:
     found.append(Case(2, 1, 2, "gpipe", 4, tensor=2, layers=1, split="E|tL"))
     found.append(Case(3, 1, 1, "1f1b", 4, tensor=2, layers=2, split="Ett||L", tied=False))  # passes on
     return [replace(case, sequence_parallel=cut) for case in found for cut in (False, True)]
+
+
+def smoothed() -> list[Case]:
+    """Smoothed labels on one rank, over stages and replicas, and over a cut vocabulary, padded or not."""
+    rate = {"label_smoothing": 0.1}
+    cut = {"vocabulary": 97, **rate}
+    return [
+        Case(1, 1, 1, "1f1b", 2, **rate, valid=(1, 7)),
+        Case(2, 1, 2, "1f1b", 2, tied=False, **rate, valid=(1, 7, 3, 5), key_value_heads=2),
+        Case(1, 1, 2, "gpipe", 2, tensor=2, **cut, valid=(1, 7, 3, 5)),
+        Case(1, 1, 2, "1f1b", 2, tensor=4, **cut, sequence_parallel=True),
+        Case(2, 2, 1, "interleaved", 4, tensor=4, **cut, tied=False, key_value_heads=4),
+        Case(2, 1, 2, "1f1b", 2, tensor=2, label_smoothing=0.3, sequence_parallel=True, hidden_dropout=0.2),
+    ]
 
 
 def sampled_tensors() -> list[Case]:
@@ -247,8 +273,24 @@ def half_precision() -> list[Case]:
     found += [
         Case(2, 1, 2, "1f1b", 2, **cut),
         Case(2, 1, 1, "1f1b", 2, **cut, key_value_heads=2, sequence_parallel=True),
+        Case(1, 1, 1, "1f1b", 2, **cut, vocabulary=97, label_smoothing=0.1),
     ]
     return [*found, Case(1, 1, 1, "1f1b", 4, **sizes, key_value_heads=2)]
+
+
+def seats(cases: list[Case], processes: int) -> list[tuple[int, int]]:
+    """The order of play: of each case its number and the first of the neighbouring processes that play it.
+
+    Large ones first, then as many side by side as there is room for; layouts of one training follow one another.
+    """
+    work = [0] * processes
+    found = []
+    for number in sorted(range(len(cases)), key=lambda number: cases[number].alike):
+        case = cases[number]
+        first = min(range(processes - case.world + 1), key=lambda p: max(work[p : p + case.world]))
+        work[first : first + case.world] = [max(work[first : first + case.world]) + 1] * case.world
+        found.append((number, first))
+    return found
 
 
 def sampled() -> list[Case]:

@@ -1,8 +1,11 @@
 """One of 8 processes that play many layouts, compare each with the reference, and leave the differences as JSON.
 
+Layouts of fewer ranks are played side by side.
+
 RANK=… WORLD_SIZE=8 … python play_cases.py CASES.json OUT.json
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -13,12 +16,13 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from cases import Case
-from reference import Reference
+from cases import Case, seats
+from reference import Training, trained
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
-from headway.data.samples import IGNORE, Batch, Slice
+from headway.data.samples import Batch, Slice
 from headway.model.block import SHARED
 from headway.model.cut import part
 from headway.plan.plan import Plan
@@ -29,21 +33,11 @@ from headway.train import comm, weights
 from headway.train.executor import instructions, play
 from headway.train.flat import FlatUnit
 from headway.train.loop import Trainer
-from headway.train.rate import learning_rate
 from headway.train.stage import Done, NullStage
 from headway.train.torch_stage import TorchStage
 from headway.units import Dtype
 
-
-def batch(case: Case, plan: Plan, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The global batch of a step, [B, s] each."""
-    generator = torch.Generator().manual_seed(step)
-    shape = (plan.train.global_batch, plan.data.sequence_length)
-    tokens = torch.randint(0, plan.model.vocabulary, shape, generator=generator)
-    targets = torch.randint(0, plan.model.vocabulary, shape, generator=generator)
-    for row, valid in enumerate(case.valid):
-        targets[row, valid:] = IGNORE
-    return tokens, targets
+COUNTED = 0  # the micro-batch whose FLOPs are counted: counting is slow, and all do the same
 
 
 class Faulty(TorchStage):
@@ -54,7 +48,19 @@ class Faulty(TorchStage):
 
     spoiled = False
     timing = ""
+    counter: "Flops | None" = None
     gathered = 0  # the most bytes of parameters that were whole though the rank keeps a part alone
+
+    def forward(self, stage: int, microbatch: int, unit: str) -> Done:
+        with self.counting(microbatch):
+            return super().forward(stage, microbatch, unit)
+
+    def backward(self, stage: int, microbatch: int, unit: str) -> Done:
+        with self.counting(microbatch):
+            return super().backward(stage, microbatch, unit)
+
+    def counting(self, microbatch: int) -> contextlib.AbstractContextManager[object]:
+        return self.counter if self.counter is not None and microbatch == COUNTED else contextlib.nullcontext()
 
     def gather(self, unit: str) -> comm.Transfer:
         handle = super().gather(unit)
@@ -78,33 +84,45 @@ class Faulty(TorchStage):
         return super().total()
 
 
-def one(case: Case) -> dict[str, object]:
-    plan, rank = case.plan(), dist.get_rank()
+class Flops(TorchDispatchMode):
+    """Adds up what torch's own formulas say of each operation; its counter, which also walks modules, is slower."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        made = function(*arguments, **(keywords or {}))
+        if formula := flop_registry.get(function.overloadpacket):
+            self.total += formula(*arguments, **(keywords or {}), out_val=made)
+        return made
+
+
+def one(case: Case, plan: Plan) -> dict[str, object]:
+    rank = dist.get_rank()
     channel = comm.Comm(plan, rank)
     stage = Faulty(plan, plan.program, rank, torch.device("cpu"), channel)
     stage.timing = case.timing
     trainer = Trainer(plan, stage, lambda *_: None)
     coord = plan.layout.coord(rank)
-    mine = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
-    reference = Reference(plan)
+    places = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches).places()
+    training = Training(plan.model, plan.data, plan.optimizer, plan.train, case.valid)
+    expected = trained(training)
     peak, largest, first = 0, 0.0, 0.0
     history = []
     worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "gathered", "evaluation"), 0.0)
-    for step in range(plan.train.steps):
-        tokens, targets = batch(case, plan, step)
-        places = mine.places()
+    for step, (loss, norm, gradients) in enumerate(expected.steps):
+        tokens, targets = training.batch(step)
         if step == 1:
             stage.saved.start(unit.params for unit in stage.units.values())
         result = trainer.train_step(Batch(tokens[places].numpy(), targets[places].numpy()))
         if step == 1:
             peak = stage.saved.stop()
-        loss, norm = reference.step(tokens, targets, step, learning_rate(plan.optimizer, step, plan.train.steps))
         history.append((result.loss, result.grad_norm))
         assert math.isfinite(result.loss), "max() would swallow a NaN"
         assert math.isfinite(result.grad_norm)
         worst["loss"] = max(worst["loss"], abs(result.loss - loss))
         worst["norm"] = max(worst["norm"], abs(result.grad_norm - norm))
-        gradients = {name: value.grad for name, value in reference.p.items()}
         for unit in stage.units.values():
             worst["gradients"] = max(
                 worst["gradients"], difference(unit, unit.own_grads[: len(unit.master)], gradients, coord["tensor"])
@@ -112,17 +130,18 @@ def one(case: Case) -> dict[str, object]:
         largest = max(largest, *(value.abs().max().item() for value in gradients.values()))
         if step == 0:
             first = worst["gradients"] / largest
-    tokens, targets = batch(case, plan, plan.train.steps)
+    tokens, targets = training.batch(plan.train.steps)
     evaluated = trainer.evaluate([Batch(tokens[places].numpy(), targets[places].numpy())])
-    worst["evaluation"] = abs(evaluated - reference.evaluate(tokens, targets))
+    worst["evaluation"] = abs(evaluated - expected.evaluation)
     for unit in stage.units.values():
         worst["parameters"] = max(
-            worst["parameters"], difference(unit, unit.master.detach(), reference.p, coord["tensor"])
+            worst["parameters"], difference(unit, unit.master.detach(), expected.parameters, coord["tensor"])
         )
     whole = weights.gather(plan, stage, channel.pulse)
     if whole is not None:
-        assert {name: value.shape for name, value in whole.items()} == {n: v.shape for n, v in reference.p.items()}
-        worst["gathered"] = max((value - reference.p[name]).abs().max().item() for name, value in whole.items())
+        wanted = expected.parameters
+        assert {name: value.shape for name, value in whole.items()} == {n: v.shape for n, v in wanted.items()}
+        worst["gathered"] = max((value - wanted[name]).abs().max().item() for name, value in whole.items())
     units = stage.units.values()
     live = {
         "parameters": sum(unit.held()[0] for unit in units),
@@ -138,6 +157,7 @@ def one(case: Case) -> dict[str, object]:
         lambda: 0.0,
         lambda _: None,
     )
+    spoiled = fault(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else {"fault": None}
     return {
         "worst": worst,
         **digests(stage.units),
@@ -148,8 +168,7 @@ def one(case: Case) -> dict[str, object]:
         "largest": largest,
         "first": first,
         "history": history,
-        "fault": fault(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else None,
-        "flops": flops(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else (0, 0),
+        **spoiled,
     }
 
 
@@ -184,23 +203,23 @@ def difference(unit: FlatUnit, flat: torch.Tensor, expected: dict[str, torch.Ten
     return (flat - wanted[unit.own]).abs().max().item() if len(flat) else 0.0
 
 
-def fault(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[bool, bool]:
-    """One more step, in which the last rank has a NaN: whether this rank thinks all is well, and whether it updated."""
+def fault(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> dict[str, object]:
+    """One more step, in which the last rank has a NaN: whether this rank thinks all is well, and whether it updated.
+
+    Its FLOPs: as torch counts them, and as planned.
+    """
     stage = trainer.stage
+    counter = stage.counter = Flops()
     before = {name: unit.master.detach().clone() for name, unit in stage.units.items()}
     stage.spoiled = stage.rank == plan.layout.world - 1
-    finite = trainer.train_step(Batch(tokens.numpy(), targets.numpy())).finite
+    with sdpa_kernel(SDPBackend.MATH):
+        finite = trainer.train_step(Batch(tokens.numpy(), targets.numpy())).finite
     stage.spoiled = False
-    return finite, any(not torch.equal(unit.master, before[name]) for name, unit in stage.units.items())
-
-
-def flops(plan: Plan, trainer: Trainer, tokens: torch.Tensor, targets: torch.Tensor) -> tuple[int, int]:
-    """FLOPs of this rank in one more step: as torch counts them, and as planned."""
-    rank = trainer.stage.rank
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        trainer.train_step(Batch(tokens.numpy(), targets.numpy()))
-    row = plan.program.rows[plan.layout.coord(rank)["pipeline"]]
-    return counter.get_total_flops(), sum(work(plan, plan.program, rank, operation).flops for operation in row)
+    moved = any(not torch.equal(unit.master, before[name]) for name, unit in stage.units.items())
+    row = plan.program.rows[plan.layout.coord(stage.rank)["pipeline"]]
+    counted = [operation for operation in row if operation.action.microbatch == COUNTED]
+    planned = sum(work(plan, plan.program, stage.rank, operation).flops for operation in counted)
+    return {"fault": (finite, moved), "flops": (counter.total, planned)}
 
 
 def _raw(tensor: torch.Tensor) -> bytes:
@@ -208,11 +227,11 @@ def _raw(tensor: torch.Tensor) -> bytes:
     return tensor.detach().view(torch.uint8).numpy().tobytes()
 
 
-def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
+def judge(plan: Plan, ranks: list[dict[str, object]]) -> dict[str, object]:
     """All ranks together against the simulated trace."""
-    simulated = simulate(case.plan())
+    simulated = simulate(plan)
     out: dict[str, object] = {"worst": {key: max(r["worst"][key] for r in ranks) for key in ranks[0]["worst"]}}
-    layout = case.plan().layout
+    layout = plan.layout
     out["digest"] = [r["digest"] for r in ranks]
     out["first"] = max(r["first"] for r in ranks)  # gradients of the first step, of their largest entry
     out["history"] = ranks[0]["history"]
@@ -221,7 +240,7 @@ def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
     out["replicated"] = [[ranks[r]["replicated"] for r in group] for group in layout.groups("tensor")]
     out["shared"] = [[s for r in group if (s := ranks[r]["shared"])] for group in layout.groups("data", "pipeline")]
     out["fault"] = [r["fault"] for r in ranks]
-    out["flops"] = [r["flops"] for r in ranks]
+    out["flops"] = [r.get("flops") for r in ranks]
     out["largest"] = max(r["largest"] for r in ranks)
     for player in ("spans", "null"):
         trace = Trace("measured", as_columns(span for r in ranks for span in r[player]))
@@ -233,25 +252,31 @@ def judge(case: Case, ranks: list[dict[str, object]]) -> dict[str, object]:
 
 
 def main(cases: Path, out: Path) -> None:
-    """Every case in a process group of its own; idle ranks wait for their next one."""
+    """Every case in a process group of its own, in an order that all processes know; they meet where they share one."""
     torch.set_num_threads(1)
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    process, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     port = int(os.environ["MASTER_PORT"])
-    store = dist.TCPStore("127.0.0.1", port, world, is_master=rank == 0)
-    found: dict[str, list[object]] = {}
-    for number, fields in enumerate(json.loads(cases.read_text())):
-        case = Case(**{**fields, "valid": tuple(fields["valid"]), "precision": Dtype(fields["precision"])})
-        if rank < case.world:
-            own = dist.PrefixStore(f"case {number}", store)
+    store = dist.TCPStore("127.0.0.1", port, world, is_master=process == 0)
+    every = [
+        Case(**{**fields, "valid": tuple(fields["valid"]), "precision": Dtype(fields["precision"])})
+        for fields in json.loads(cases.read_text())
+    ]
+    for number, first in seats(every, world):
+        case, rank = every[number], process - first
+        if 0 <= rank < case.world:
+            plan, own = case.plan(), dist.PrefixStore(f"case {number}", store)
             dist.init_process_group("gloo", store=own, rank=rank, world_size=case.world)
-            ranks = comm.to_rank_0(one(case))
+            ranks = comm.to_rank_0(one(case, plan))
             if ranks is not None:
-                found.setdefault(case.id, []).append(judge(case, ranks))
+                store.set(f"found {number}", json.dumps(judge(plan, ranks)))
             dist.destroy_process_group()
-    if rank == 0:
-        out.write_text(json.dumps(found))
-    store.set(f"done {rank}", "")
+    store.set(f"done {process}", "")
     store.wait([f"done {r}" for r in range(world)])
+    if process == 0:
+        found: dict[str, list[object]] = {}
+        for number, case in enumerate(every):
+            found.setdefault(case.id, []).append(json.loads(store.get(f"found {number}")))
+        out.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,71 @@
 """The model once more in plain PyTorch, one process, no Headway but its first weights and masks: what is right."""
 
 import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from cases import FLOAT16_SCALE
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from headway.data.samples import IGNORE
 from headway.model.block import blocks, shared
+from headway.model.spec import ModelSpec
+from headway.plan.job import Data, Optimizer, Train
 from headway.plan.plan import Plan
 from headway.train.blocks import initial
 from headway.train.dropout import Draw, keep
+from headway.train.rate import learning_rate
+
+
+@dataclass(frozen=True)
+class Training:
+    """All that a result depends on: a plan but for its layout, and how many targets of each sequence are valid."""
+
+    model: ModelSpec
+    data: Data
+    optimizer: Optimizer
+    train: Train
+    valid: tuple[int, ...]
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """The global batch of a step, [B, s] each."""
+        generator = torch.Generator().manual_seed(step)
+        shape = (self.train.global_batch, self.data.sequence_length)
+        tokens = torch.randint(0, self.model.vocabulary, shape, generator=generator)
+        targets = torch.randint(0, self.model.vocabulary, shape, generator=generator)
+        for row, valid in enumerate(self.valid):
+            targets[row, valid:] = IGNORE
+        return tokens, targets
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training must come to: of each step loss, norm and gradients, then the weights and an evaluation."""
+
+    steps: tuple[tuple[float, float, dict[str, Tensor]], ...]
+    parameters: dict[str, Tensor]
+    evaluation: float
+
+
+@lru_cache(maxsize=256)  # neighbours in the order of play are layouts of one training
+def trained(training: Training) -> Trained:
+    """The training in one process."""
+    reference, steps = Reference(training), []
+    for step in range(training.train.steps):
+        lr = learning_rate(training.optimizer, step, training.train.steps)
+        loss, norm = reference.step(*training.batch(step), step, lr)
+        # clip_grad_norm_ has clipped them, as the stages' own are
+        steps.append((loss, norm, {name: value.grad.clone() for name, value in reference.p.items()}))
+    evaluation = reference.evaluate(*training.batch(training.train.steps))
+    return Trained(tuple(steps), {name: value.detach() for name, value in reference.p.items()}, evaluation)
 
 
 class Reference:
     """A GPT or Llama whose parameters are named tensors, trained on whole global batches by torch's own optimizer."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan | Training):
         self.plan, spec = plan, plan.model
         self.p: dict[str, Tensor] = {}  # in float32 where the arithmetic is narrower
         self.precision, self.wide = (getattr(torch, each) for each in (plan.train.precision, plan.train.precision.wide))
@@ -55,7 +104,8 @@ class Reference:
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         logits = self.logits(tokens).flatten(0, 1).to(self.wide)
-        return F.cross_entropy(logits, targets.flatten(), ignore_index=-100)
+        smoothing = 0.0 if self.drawn is None else self.plan.train.label_smoothing
+        return F.cross_entropy(logits, targets.flatten(), ignore_index=-100, label_smoothing=smoothing)
 
     def logits(self, tokens: Tensor) -> Tensor:
         self.rounded = p = {name: value.to(self.precision) for name, value in self.p.items()}

@@ -16,7 +16,9 @@ from tests.train.cases import (
     sampled,
     sampled_tensors,
     sampled_zeros,
+    seats,
     single_precision,
+    smoothed,
     splits,
     tensors,
     timed_zeros,
@@ -43,15 +45,26 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 @pytest.fixture(scope="module", params=["sampled", pytest.param("full", marks=pytest.mark.full)])
 def played(request, tmp_path_factory):
     cases = sampled() if request.param == "sampled" else matrix()
-    cases += splits()
-    # all 200 layouts of tensor ranks take a quarter of an hour on two cores: a third of them is played here
+    cases += [*splits(), *smoothed()]
+    cases += sampled_tensors() if request.param == "sampled" else tensors()
     cases += sampled_zeros() if request.param == "sampled" else zeros()
-    cases += dict.fromkeys([*sampled_tensors(), *(tensors()[::3] if request.param == "full" else [])])
     narrow = [*single_precision(), *half_precision()]
     everything = [*cases, *narrow, *(job for job in SAME_JOBS for _ in range(2))]
     found = _play(everything, tmp_path_factory.mktemp("played"), timeout=600 if len(cases) < 199 else 3000)
     assert set(found) >= {case.id for case in cases}
     return found
+
+
+def test_every_case_is_played_once_by_as_many_neighbouring_processes_as_it_has_ranks():
+    cases = [*matrix(), *splits(), *tensors()]
+    found = seats(cases, MAX_WORLD)
+    assert sorted(number for number, _ in found) == list(range(len(cases)))
+    assert all(0 <= first <= MAX_WORLD - cases[number].world for number, first in found)
+    busy = [0] * MAX_WORLD
+    for number, first in found:
+        for process in range(first, first + cases[number].world):
+            busy[process] += 1
+    assert max(busy) < 1.1 * min(busy)
 
 
 def test_the_sample_touches_every_axis():
@@ -189,24 +202,27 @@ def test_data_ranks_hold_the_same_weights_to_the_bit(played):
             assert all(len(set(group)) == 1 for group in each["replicas"])
 
 
+def _over_tensor_ranks(played):
+    cases = [case for case in [*tensors(), *smoothed()] if case.tensor > 1 and case.id in played]
+    assert set(cases) >= set(sampled_tensors())
+    return [(case, each) for case in cases for each in played[case.id]]
+
+
 def test_gradients_of_what_tensor_ranks_hold_whole_are_the_same_to_the_bit(played):
-    for case in sampled_tensors():
-        for each in played[case.id]:
-            assert {len(group) for group in each["replicated"]} == {case.tensor}
-            assert all(len(set(group)) == 1 for group in each["replicated"]), case.id
+    for case, each in _over_tensor_ranks(played):
+        assert {len(group) for group in each["replicated"]} == {case.tensor}
+        assert all(len(set(group)) == 1 for group in each["replicated"]), case.id
 
 
 def test_a_nan_that_one_tensor_rank_has_in_a_norms_gradient_keeps_all_ranks_from_updating(played):
-    for case in sampled_tensors():
-        for each in played[case.id]:
-            assert each["fault"] == [[False, False]] * case.world, case.id
+    for case, each in _over_tensor_ranks(played):
+        assert each["fault"] == [[False, False]] * case.world, case.id
 
 
 def test_planned_flops_of_each_tensor_rank_equal_torchs_counter(played):
-    for case in sampled_tensors():
-        for each in played[case.id]:
-            assert all(counted == planned > 0 for counted, planned in each["flops"] if planned), case.id
-            assert any(planned for _, planned in each["flops"])
+    for case, each in _over_tensor_ranks(played):
+        assert all(counted == planned > 0 for counted, planned in each["flops"] if planned), case.id
+        assert any(planned for _, planned in each["flops"])
 
 
 def test_both_copies_of_a_tied_embedding_stay_the_same_to_the_bit(played):
