@@ -161,7 +161,10 @@ class _Smoothing(_Exchanging, Protocol):
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Keeps the log-softmax of its part of the vocabulary and the targets; no rank sees all logits of a token."""
+    """Keeps the softmax of its part of the vocabulary, which the backward makes its gradient of, and the targets.
+
+    No rank sees all logits of a token.
+    """
 
     @staticmethod
     def forward(
@@ -175,24 +178,21 @@ class _CrossEntropy(torch.autograd.Function):
         logits -= axis.sum_(logits.amax(1), largest=True)[:, None]
         place, here = _places(targets, first, size)
         # of each token the sum of the exponentials, the target's logit, which one rank has, and the sum of all logits
-        numbers = [logits.exp().sum(1), logits.gather(1, place).squeeze(1).where(here, 0.0)]
-        if smoothing:
-            numbers.append(columns.sum(1))
-        total, wanted, *every = axis.sum_(torch.stack(numbers))
-        total = total.log_()
-        logits -= total[:, None]
-        ctx.save_for_backward(logits, targets)
+        mine = [logits.gather(1, place).squeeze(1).where(here, 0.0), *([columns.sum(1)] if smoothing else [])]
+        softmax = logits.exp_()
+        total, wanted, *every = axis.sum_(torch.stack([softmax.sum(1), *mine]))
+        softmax /= total[:, None]
+        ctx.save_for_backward(softmax, targets)
         if smoothing:
             wanted = (1 - smoothing) * wanted + smoothing / vocabulary * every[0]
-        loss: Tensor = ((total - wanted) * (targets != IGNORE)).sum()
+        loss: Tensor = ((total.log_() - wanted) * (targets != IGNORE)).sum()
         return loss
 
     @staticmethod
     def backward(ctx: _Smoothing, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        logits, targets = ctx.saved_tensors
-        first = ctx.axis.index * logits.shape[1]
-        place, here = _places(targets, first, logits.shape[1])
-        slope = logits.exp()
+        slope, targets = ctx.saved_tensors
+        first = ctx.axis.index * slope.shape[1]
+        place, here = _places(targets, first, slope.shape[1])
         slope.scatter_add_(1, place, (ctx.smoothing - 1) * here.to(slope.dtype)[:, None])
         if ctx.smoothing:
             slope[:, : max(0, ctx.vocabulary - first)] -= ctx.smoothing / ctx.vocabulary

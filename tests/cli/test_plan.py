@@ -62,6 +62,14 @@ def test_stages_are_shown_with_their_split_times_and_memory_in_100_columns(job, 
         assert text in out, out
 
 
+def test_tensor_groups_that_do_not_fit_into_a_node_are_named(job, capsys):
+    large = ["--set", "cluster=a100-80gb-hdr", "--set", "model=gpt-1.3b", "--set", "data.tokenizer=none"]
+    main(["plan", job, *large, "--set", "parallel.tensor=16"])
+    assert "Tensor groups of 16 do not fit into nodes of 8 devices: " in capsys.readouterr().out
+    main(["plan", job, *large, "--set", "parallel.tensor=8"])
+    assert "Tensor groups" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_fits(path, capsys):
     assert main(["plan", str(path)]) == 0

@@ -1,6 +1,7 @@
 """Work: FLOPs, bytes and memory of each operation, exactly."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -209,6 +210,18 @@ def test_tensor_ranks_exchange_inside_what_they_compute(plan_of):
 def test_evaluation_exchanges_what_training_does_going_forward(plan_of):
     plan = _plan(plan_of, {"tensor": 2, "pipeline": 1, "data": 1})
     assert work(plan, plan.evaluation_program, 0, parse("0F0")).calls == _work(plan, 0, "0F0").calls
+
+
+def test_smoothed_labels_add_a_number_a_token_to_the_loss_in_training_alone(plan_of):
+    parallel = {"tensor": 2, "pipeline": 1, "data": 1}
+    plain = _plan(plan_of, parallel)
+    smoothed = replace(plain, train=replace(plain.train, label_smoothing=0.1))
+    forward = _work(smoothed, 0, "0F0").calls
+    assert forward[:-1] == _work(plain, 0, "0F0").calls[:-1]
+    assert forward[-1].bytes == 12 * B * S
+    assert _work(smoothed, 0, "0B0").calls == _work(plain, 0, "0B0").calls
+    evaluated = [work(plan, plan.evaluation_program, 0, parse("0F0")) for plan in (plain, smoothed)]
+    assert evaluated[0] == evaluated[1]
 
 
 def test_the_flops_of_tensor_ranks_are_those_of_one_and_the_models_flops_stay(plan_of):

@@ -88,6 +88,9 @@ def spoiled(steps, values, scale=None, **train):
                 "moved": digest(made.stage) != before,
                 "unit": made.stage.first_nonfinite(),
                 "learning_rate": result.learning_rate,
+                # of the optimizer's, which has one for each of its slices, and of the rank
+                "counters": sorted({int(each) for each in made.stage.optimizer.tensors() if each.dim() == 0}),
+                "step": made.stage.step,
             }
         )
     return found

@@ -4,6 +4,9 @@ torch is imported inside, so that the default tests are collected without it.
 """
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,18 @@ from tests.train.launching import run_ranks
 
 pytestmark = pytest.mark.dist
 SCRIPT = Path(__file__).with_name("play_precision.py")
+ROOT = Path(__file__).parent.parent.parent
+DEMO = ROOT / "examples" / "stdlib.yaml"
+FLOOR = """
+model: {{layers: 2, hidden: 32, heads: 2, feed_forward: 64, vocabulary: 256, positions: 64}}
+parallel: {{tensor: 2, pipeline: 1, data: 1}}
+data: {{sequence_length: 32, path: {folder}/text.txt, validation: 0}}
+optimizer: {{lr: 1e30, clip: 0, warmup_steps: 0}}
+train: {{steps: 40, global_batch: 4, microbatch: 2, precision: float16}}
+run: {{directory: {folder}/run}}
+"""
+# the demo's model, data and layout; as many steps as 16-bit products without AMX make in about a minute on two cores
+SHORT = {"train.steps": 60, "optimizer.warmup_steps": 10, "train.global_batch": 8, "train.microbatch": 2}
 
 
 def _units(plan_of, precision):
@@ -115,6 +130,14 @@ def test_a_step_that_overflows_changes_no_weight_and_the_next_one_does(played):
     assert _column(played, "float16 fixed", "moved") == [True, False, True]
 
 
+def test_the_optimizers_counters_stand_still_at_a_step_that_is_left_out_and_the_ranks_go_on(played):
+    """Those of all four ranks are equal: `test_all_ranks_see_the_same_scale…`."""
+    assert _column(played, "ten overflows", "counters") == [[]] * 10 + [[1], [2], [3], [4]]
+    assert _column(played, "bfloat16 skips", "counters") == [[1], [1], [2]]
+    assert _column(played, "float16 fixed", "counters") == [[1], [1], [2]]
+    assert _column(played, "ten overflows", "step") == list(range(1, 15))
+
+
 def test_a_fixed_scale_stays_and_the_job_decides_whether_to_skip(played):
     assert _column(played, "float16 fixed", "scale") == [256] * 3
     assert not any(_column(played, "float16 fixed", "gave_up"))
@@ -135,3 +158,42 @@ def test_training_in_16_bits_reaches_the_loss_of_float32_within_one_percent(play
     for half, single in zip(losses[name], losses["float32"], strict=True):
         assert half == pytest.approx(single, rel=0.01)
     assert losses[name] != losses["float32"]
+
+
+def test_float16_that_overflows_at_the_floor_of_its_loss_scale_stops_all_ranks_and_names_the_first_unit(tmp_path):
+    """Weights without end: 65536 is forgiven once and halved sixteen times, in steps 2 to 18 at the latest."""
+    (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 300)
+    (tmp_path / "job.yaml").write_text(FLOOR.format(folder=tmp_path))
+    command = [sys.executable, "-m", "headway", "train", str(tmp_path / "job.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    found = re.search(r"step (\d+): float16 overflows at a loss scale of 1, its floor: .*", done.stderr)
+    assert found, done.stderr
+    assert 18 <= int(found[1]) <= 20
+    assert "first (from the loss back) in unit " in found[0]
+    reports = [json.loads(path.read_text()) for path in (tmp_path / "run" / "log").glob("rank-*.error.json")]
+    assert [report["error"].split(":")[0] for report in reports] == [f"step {found[1]}"] * 2
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    scales = [line["loss_scale"] for line in lines if "loss_scale" in line]
+    assert list(dict.fromkeys(scales)) == [2.0**power for power in range(16, -1, -1)]
+
+
+def _demo(folder, precision):
+    """The summary of a short run of the demo, and its losses step by step."""
+    settings = {**SHORT, "train.precision": precision, "train.evaluate_every": 0, "run.directory": folder / precision}
+    command = [sys.executable, "-m", "headway", "train", str(DEMO), "--json"]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=900)
+    lines = [json.loads(line) for line in (folder / precision / "metrics.jsonl").read_text().splitlines()]
+    return json.loads(done.stdout), [line["loss"] for line in lines if "loss" in line]
+
+
+@pytest.mark.full
+def test_the_demo_in_bfloat16_reaches_the_losses_of_float32_within_one_percent(tmp_path):
+    (single, full), (half, narrow) = (_demo(tmp_path, precision) for precision in ("float32", "bfloat16"))
+    assert single["last_validation_loss"] < 0.65 * single["first_validation_loss"]
+    assert half["last_validation_loss"] == pytest.approx(single["last_validation_loss"], rel=0.01)
+    assert len(full) == len(narrow) == SHORT["train.steps"]
+    assert sum(narrow[-10:]) == pytest.approx(sum(full[-10:]), rel=0.01)
+    assert narrow != full
