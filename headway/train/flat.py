@@ -30,6 +30,7 @@ class FlatUnit:
         self.params = torch.zeros(unit.numel, dtype=dtype, device=device)
         self.grads = torch.zeros_like(self.params, dtype=wide)
         self.master = self.params if wide in (None, dtype) else torch.zeros_like(self.grads)
+        self.own = slice(0, unit.numel)  # of the flat buffer, what this rank keeps master weights and moments of
         self._offsets: dict[str, int] = {}
         offset = 0
         for parameter in unit.parameters:
