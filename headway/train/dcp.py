@@ -1,4 +1,7 @@
-"""Boxes of tensors in torch's distributed checkpoint format: the only place that calls torch.distributed.checkpoint."""
+"""Parts of tensors in torch's distributed checkpoint format: the only place that calls torch.distributed.checkpoint.
+
+It is imported where a checkpoint is written or read, not before: that takes a second of each rank.
+"""
 
 import hashlib
 import math
@@ -24,31 +27,13 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 from torch.distributed.checkpoint.storage import WriteResult
 
 from headway.checkpoints import DamagedError, File
+from headway.train.part import Part
 from headway.units import Bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 METADATA = ".metadata"
-ITEM_BYTES = 2048  # more than what the format adds to each box: torch.save's archive, and its place in the metadata
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A box of a whole tensor: its elements here, and where it begins in the tensor of that shape.
-
-    `path`: the tensor's place in a nested state dict, as torch's own tools read it; joined by dots it is its key.
-    """
-
-    path: tuple[str, ...]
-    shape: tuple[int, ...]
-    offset: tuple[int, ...]
-    tensor: Tensor
-
-    @property
-    def key(self) -> str:
-        """The name in the checkpoint."""
-        return ".".join(self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headway import checkpoints
 from headway.checkpoints import Manifest
-from headway.train import dcp
-from headway.train.dcp import Part, Written
+from headway.train.part import Part
 from headway.units import show_bytes
+
+if TYPE_CHECKING:
+    from headway.train.dcp import Written
 
 POLLS = (0.005, 0.2)  # seconds between looks at what the other ranks say: at first, and at most
 
@@ -114,13 +116,15 @@ class Saver:
 
     def _written(self, words: "_Words", parts: Sequence[Part], made: Manifest, plan: str) -> Saved:
         """This rank's side of a save, and how all of it ended."""
+        from headway.train import dcp
+
         at, path = checkpoints.partial(self.directory, made.step), checkpoints.path_of(self.directory, made.step)
         if self._rank == 0:
             words.forget(self._world)
             words.say("begin", self._problem(at, lambda: self._make(at)))
         if problem := words.hear("begin"):
             return Saved(made.step, str(path), error=problem)
-        mine: list[Written] = []
+        mine: list[dcp.Written] = []
         problem = self._problem(at, lambda: mine.append(dcp.write(at, self._rank, parts)))
         words.say(f"rank {self._rank}", problem or _dumps(mine[0]))
         if self._rank == 0:
@@ -142,8 +146,10 @@ class Saver:
             shutil.rmtree(at)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _finish(self, at: Path, ranks: Sequence[Written], made: Manifest, plan: str) -> Manifest:
+    def _finish(self, at: Path, ranks: Sequence["Written"], made: Manifest, plan: str) -> Manifest:
         """Make a checkpoint of what all ranks have written."""
+        from headway.train import dcp
+
         files = dcp.finish(at, ranks)
         files[checkpoints.PLAN] = checkpoints.write(at / checkpoints.PLAN, plan)
         whole = replace(made, files=files)
@@ -190,13 +196,15 @@ class _Words:
         return f"checkpoint {number} {what}"
 
 
-def _dumps(written: Written) -> str:
+def _dumps(written: "Written") -> str:
     # unpickled by rank 0: only the job's own ranks write into its store
     return f"={base64.b64encode(pickle.dumps(written)).decode()}"
 
 
-def _loads(text: str) -> Written | str:
+def _loads(text: str) -> "Written | str":
     """What a rank has written, or why it could not."""
+    from headway.train.dcp import Written
+
     if not text.startswith("="):
         return text
     found = pickle.loads(base64.b64decode(text[1:]))

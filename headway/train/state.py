@@ -12,10 +12,10 @@ from headway.model.boxes import pieces
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.plan.shares import share
-from headway.train import dcp, loss_scale
-from headway.train.dcp import Part
+from headway.train import loss_scale
 from headway.train.flat import FlatUnit
 from headway.train.loss_scale import LossScale
+from headway.train.part import ITEM_BYTES, Part
 from headway.train.torch_stage import TorchStage
 
 Own = dict[str, slice]  # for each unit that a rank holds, the range that it keeps the optimizer's state of
@@ -84,6 +84,8 @@ def parts(stage: TorchStage, unit: FlatUnit, window: slice, flat: Tensor, state:
 
 def restore(stage: TorchStage, path: Path, made: Manifest) -> None:
     """Load this rank's part of a checkpoint that any layout has written. DamagedError where it lacks something."""
+    from headway.train import dcp
+
     wanted: list[Part] = []
     with torch.no_grad():
         for unit in stage.units.values():
@@ -119,7 +121,7 @@ def manifest(stage: TorchStage, samples: int, digest: str, now: str) -> Manifest
 def num_bytes(plan: Plan) -> int:
     """About what a checkpoint of the job takes on disk, all ranks together."""
     names = sum(len(unit.parameters) for unit in plan.units)
-    each_rank = NUM_STATES * dcp.ITEM_BYTES * (names + plan.layout.world)
+    each_rank = NUM_STATES * ITEM_BYTES * (names + plan.layout.world)
     return NUM_STATES * plan.num_parameters * dtypes(plan.train).moments.bytes + each_rank
 
 

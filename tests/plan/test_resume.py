@@ -74,7 +74,7 @@ def test_master_weights_in_float32_go_on_in_any_precision_that_keeps_them(plan_o
 
 def test_weights_are_never_rounded_to_a_narrower_type_but_may_go_on_in_a_wider(plan_of):
     wide = _changed(plan_of, "train", precision="float64", reduce_dtype="float64")
-    with pytest.raises(PlanError, match=r"in float64, which train\.precision float32 would round to float32\. To go on"):
+    with pytest.raises(PlanError, match=r"float64, which train\.precision float32 would round to float32\. To go on"):
         check(wide, plan_of(**JOB), "x")
     assert len(check(plan_of(**JOB), wide, "x")) == 2  # precision and reduce_dtype
 
