@@ -237,7 +237,9 @@ def _print(run: "Run") -> None:
         said = f"ended after step {summary['steps']} of {plan.train.steps}: a process of the run was told to stop"
         console.print(said, style="yellow", highlight=False)
         if kept := _kept(run):
-            console.print(f"to go on: the same command with --resume {kept.parent}", highlight=False, soft_wrap=True)
+            found = "{time}" not in plan.run.directory or plan.checkpoint.directory is not None
+            how = "again" if found else f"with --resume {run.directory}"
+            console.print(f"to go on: the same command {how} ({kept.name})", highlight=False, soft_wrap=True)
     console.print(f"files in {run.directory}", highlight=False)
 
 

@@ -75,7 +75,7 @@ class Saver:
         wanted: int = 0,
         damaged: Iterable[str] = (),
     ) -> None:
-        self.directory, self._rank, self._world, self._keep, self._wanted = directory, rank, world, keep, wanted
+        self.directory, self.rank, self._world, self._keep, self._wanted = directory, rank, world, keep, wanted
         self._connect, self._damaged = connect, set(damaged)
         self._store: Store | None = None  # a connection of the thread's own
         self._begun = 0
@@ -119,15 +119,15 @@ class Saver:
         from headway.train import dcp
 
         at, path = checkpoints.partial(self.directory, made.step), checkpoints.path_of(self.directory, made.step)
-        if self._rank == 0:
+        if self.rank == 0:
             words.forget(self._world)
             words.say("begin", self._problem(at, lambda: self._make(at)))
         if problem := words.hear("begin"):
             return Saved(made.step, str(path), error=problem)
         mine: list[dcp.Written] = []
-        problem = self._problem(at, lambda: mine.append(dcp.write(at, self._rank, parts)))
-        words.say(f"rank {self._rank}", problem or _dumps(mine[0]))
-        if self._rank == 0:
+        problem = self._problem(at, lambda: mine.append(dcp.write(at, self.rank, parts)))
+        words.say(f"rank {self.rank}", problem or _dumps(mine[0]))
+        if self.rank == 0:
             told = [_loads(words.hear(f"rank {rank}")) for rank in range(self._world)]
             problem = next((each for each in told if isinstance(each, str)), "")
             ranks = [each for each in told if not isinstance(each, str)]

@@ -11,7 +11,7 @@ from headway.checkpoints import Manifest
 from headway.model.boxes import pieces
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
-from headway.plan.shares import share
+from headway.plan.shares import LEAST, share
 from headway.train import loss_scale
 from headway.train.flat import FlatUnit
 from headway.train.loss_scale import LossScale
@@ -30,15 +30,16 @@ def own(stage: TorchStage) -> Own:
 class Snapshot:
     """Copies on the host of what this rank writes, so that training may go on; made once and used again each time.
 
-    `owned` is what all ranks keep, in rank order: of what several keep, each writes a share.
+    `owned` is what all ranks keep, in rank order: of what several keep, each writes a share (see `share`).
     """
 
-    def __init__(self, stage: TorchStage, owned: Sequence[Own]) -> None:
+    def __init__(self, stage: TorchStage, owned: Sequence[Own], *, least: int = LEAST) -> None:
         self._stage = stage
         self._shares: list[tuple[FlatUnit, slice]] = []
         for name, unit in stage.units.items():
             keepers = {rank: each[name] for rank, each in enumerate(owned) if name in each}
-            self._shares += [(unit, window) for window in share(stage.plan, unit.unit, stage.rank, keepers)]
+            windows = share(stage.plan, unit.unit, stage.rank, keepers, least=least)
+            self._shares += [(unit, window) for window in windows]
         self._buffers: list[Tensor] = []
 
     def take(self, *, copied: bool) -> list[Part]:
