@@ -1,6 +1,8 @@
 """Checkpoint directories: which ones are complete, with their manifests and checksums, and the latest of them."""
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +21,7 @@ MANIFEST, PLAN = "checkpoint.json", "plan.json"
 FORMAT = 1
 _NAME = re.compile(r"step-(\d+)")
 _LEFT = re.compile(r"step-\d+\.(partial|removed)")
+_LOCK = ".lock"
 _BLOCK = 2**20
 
 
@@ -185,6 +188,33 @@ def commit(directory: Path, made: Manifest) -> Path:
     at.rename(final)
     sync(directory)
     return final
+
+
+def claim(directory: Path) -> int:
+    """Keep a directory of checkpoints for this process until it closes the descriptor that is returned, or ends.
+
+    OSError where another process has it.
+    """
+    handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise OSError(errno.EBUSY, "another job writes its checkpoints there", str(directory)) from None
+    except OSError:
+        pass  # a file system without locks
+    return handle
+
+
+def is_claimed(directory: Path) -> bool:
+    """Whether a process that is alive has claimed a directory of checkpoints."""
+    if not (directory / _LOCK).exists():
+        return False
+    try:
+        os.close(claim(directory))
+    except OSError:
+        return True
+    return False
 
 
 def prune(directory: Path, keep: int, damaged: Iterable[str] = ()) -> None:

@@ -1,6 +1,7 @@
 """Checkpoint directories: what is complete, what is damaged and why, and what is removed."""
 
 import json
+import os
 
 import pytest
 
@@ -103,6 +104,17 @@ def test_the_last_k_complete_ones_are_kept_and_a_damaged_one_is_not_one_of_them(
     assert [checkpoints.step_of(path) for path in checkpoints.newest_first(tmp_path)] == [5, 4]
     checkpoints.prune(tmp_path, 0)
     assert len(checkpoints.newest_first(tmp_path)) == 2
+
+
+def test_a_directory_is_one_writers_as_long_as_it_lives(tmp_path):
+    assert not checkpoints.is_claimed(tmp_path)
+    claim = checkpoints.claim(tmp_path)
+    assert checkpoints.is_claimed(tmp_path)
+    with pytest.raises(OSError, match="another job writes its checkpoints there"):
+        checkpoints.claim(tmp_path)
+    os.close(claim)
+    assert not checkpoints.is_claimed(tmp_path)
+    os.close(checkpoints.claim(tmp_path))
 
 
 def test_what_killed_writers_have_left_is_swept(tmp_path):

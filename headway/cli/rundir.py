@@ -60,6 +60,8 @@ def _check(plan: "Plan", own: Path) -> bool:
     chosen = next(filter(checkpoints.is_complete, found), None)
     if chosen is None:
         return False
+    if checkpoints.is_claimed(own):
+        raise PlanError(f"{own} is in use: a job that is running writes its checkpoints there. Wait for it, or end it.")
     step = checkpoints.step_of(chosen)
     if named and (one := checkpoints.named(Path(named)))[0] == Path(named) and checkpoints.step_of(one[0]) < step:
         raise PlanError(

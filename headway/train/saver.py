@@ -78,6 +78,7 @@ class Saver:
         self.directory, self.rank, self._world, self._keep, self._wanted = directory, rank, world, keep, wanted
         self._connect, self._damaged = connect, set(damaged)
         self._store: Store | None = None  # a connection of the thread's own
+        self._claim: int | None = None  # rank 0's, on the directory
         self._begun = 0
         self._thread: threading.Thread | None = None
         self._ended: list[Saved] = []
@@ -98,6 +99,13 @@ class Saver:
         """Return when nothing is being written."""
         if self._thread is not None:
             self._thread.join()
+
+    def close(self) -> None:
+        """Wait, and give the directory up to other jobs."""
+        self.wait()
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     def ended(self) -> list[Saved]:
         """The saves that have ended since this was last asked."""
@@ -140,8 +148,11 @@ class Saver:
         return Saved(**json.loads(words.hear("end")))
 
     def _make(self, at: Path) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self._claim is None:
+            self._claim = checkpoints.claim(self.directory)
         shutil.rmtree(at, ignore_errors=True)
-        at.mkdir(parents=True)
+        at.mkdir()
         if self._wanted > shutil.disk_usage(at).free:
             shutil.rmtree(at)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -85,6 +85,7 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
                     keeper.told_to_stop()
                 results.leave(plan, trainer, metrics, directory, watch)
                 keeper.finished()
+                saver.close()
         finally:
             with pulse.waiting("all ranks to leave", tuple(range(worker.world))):
                 comm.stop()

@@ -70,6 +70,10 @@ def _savers(directory, world, **settings):
     return [Saver(directory, rank, world, lambda: store, **settings) for rank in range(world)]
 
 
+def _names(directory):
+    return sorted(path.name for path in directory.iterdir() if path.name != ".lock")
+
+
 def _save(savers, tensors, step, plan="{}"):
     world = len(savers)
     for rank, saver in enumerate(savers):
@@ -171,16 +175,21 @@ def test_the_last_k_are_kept(tmp_path):
 
 
 def test_a_disk_without_room_is_told_with_path_wanted_and_free_bytes_before_anything_is_written(tmp_path):
-    savers = _savers(tmp_path, 2)
-    _save(savers, _tensors(), 1)
-    wanted = 2**60
-    full = _save(_savers(tmp_path, 2, wanted=wanted), _tensors(), 2)
+    full = _save(_savers(tmp_path, 2, wanted=2**60), _tensors(), 2)
     assert full.error.startswith(
-        f"{tmp_path}/step-00000002.partial cannot be written (No space left on device): 1048576 TiB"
+        f"{tmp_path}/step-00000002.partial cannot be written (No space left on device): 1048576 TiB are wanted, "
     )
     assert full.error.endswith(" are free")
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
-    assert not _save(savers, _tensors(), 3).error, "the saver goes on"
+    assert _names(tmp_path) == []
+
+
+def test_two_jobs_do_not_write_into_one_directory(tmp_path):
+    first, second = (_savers(tmp_path, 1) for _ in range(2))
+    assert not _save(first, _tensors(), 1).error
+    assert "cannot be written (another job writes its checkpoints there): " in _save(second, _tensors(), 2).error
+    first[0].close()
+    assert not _save(second, _tensors(), 3).error
+    assert _names(tmp_path) == ["step-00000001", "step-00000003"]
 
 
 def test_a_file_that_cannot_be_written_to_its_end_leaves_no_checkpoint_on_any_rank(tmp_path):
@@ -193,7 +202,7 @@ def test_a_file_that_cannot_be_written_to_its_end_leaves_no_checkpoint_on_any_ra
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert second.error.startswith(f"{tmp_path}/step-00000002.partial cannot be written (File too large): ")
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+    assert _names(tmp_path) == ["step-00000001"]
     assert not _save(savers, _tensors(), 3).error, "the saver goes on"
 
 
@@ -217,6 +226,7 @@ def test_a_full_file_system_leaves_what_was_complete(tmp_path):
         assert checkpoints.damage(small / "step-00000001") is None
         (small / "ballast").unlink()
         assert not _save(savers, _tensors(), 3).error
+        savers[0].close()
     finally:
         subprocess.run(["umount", small], check=True)
 
@@ -232,7 +242,7 @@ def test_a_rank_that_cannot_write_keeps_all_from_having_a_checkpoint(tmp_path, m
     monkeypatch.setattr(dcp, "write", fails)
     saved = _save(_savers(tmp_path, 3), _tensors(), 1)
     assert saved.error == f"{tmp_path}/step-00000001.partial cannot be written (RuntimeError: a broken disk)"
-    assert list(tmp_path.iterdir()) == []
+    assert _names(tmp_path) == []
 
 
 def test_killed_at_any_moment_of_a_save_it_leaves_the_one_before_or_a_complete_one(tmp_path):
