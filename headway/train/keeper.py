@@ -62,12 +62,15 @@ class Keeper:
         self._hear()
 
     def _wait(self) -> None:
-        if self._snapshot is None:
+        if self._snapshot is None or self._all_idle():
             return
         with self._watch.saving("writing a checkpoint"):
-            # asked in a collective, so that a rank that has died is noticed here too
-            while not comm.least(int(self._saver.idle), self._stage.device):
+            while not self._all_idle():
                 time.sleep(POLL)
+
+    def _all_idle(self) -> bool:
+        """Whether no rank is writing; asked in a collective, so that a rank that has died is noticed here too."""
+        return bool(comm.least(int(self._saver.idle), self._stage.device))
 
     def _save(self, *, asynchronous: bool) -> None:
         """Save the state at this step, once."""
@@ -77,12 +80,11 @@ class Keeper:
             raise JobError(self._error)
         if stage.step == self._step:
             return
-        with self._watch.saving("copying the state for a checkpoint"):
-            self._snapshot = self._snapshot or state.Snapshot(stage, comm.of_all_ranks(state.own(stage)))
-            parts = self._snapshot.take(copied=asynchronous)
-            now = datetime.now().astimezone().isoformat(timespec="seconds")
-            made = state.manifest(stage, self._samples, self._digest, now)
-            self._saver.begin(parts, made, plans.dumps(self._plan))
+        self._watch.pulse(self._watch.pulse.what, "copying the state for a checkpoint")
+        self._snapshot = self._snapshot or state.Snapshot(stage, comm.of_all_ranks(state.own(stage)))
+        parts = self._snapshot.take(copied=asynchronous)
+        now = datetime.now().astimezone().isoformat(timespec="seconds")
+        self._saver.begin(parts, state.manifest(stage, self._samples, self._digest, now), plans.dumps(self._plan))
         self._step = stage.step
         if not asynchronous:
             self._wait()

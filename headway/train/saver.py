@@ -1,6 +1,7 @@
 """The saver: writes checkpoints beside the training, complete or not at all, all ranks together."""
 
 import base64
+import contextlib
 import errno
 import json
 import os
@@ -143,6 +144,10 @@ class Saver:
             problem = problem or self._problem(at, lambda: done.append(self._finish(at, ranks, made, plan)))
             if problem:
                 shutil.rmtree(at, ignore_errors=True)
+            else:
+                self._damaged.discard(path.name)
+                with contextlib.suppress(OSError):  # of old ones there may be too many, but the new one is there
+                    checkpoints.prune(self.directory, self._keep, self._damaged)
             ended = Saved(made.step, str(path), sum(each.bytes for each in done), error=problem)
             words.say("end", json.dumps(asdict(ended)))
         return Saved(**json.loads(words.hear("end")))
@@ -164,8 +169,7 @@ class Saver:
         files = dcp.finish(at, ranks)
         files[checkpoints.PLAN] = checkpoints.write(at / checkpoints.PLAN, plan)
         whole = replace(made, files=files)
-        self._damaged.discard(checkpoints.commit(self.directory, whole).name)
-        checkpoints.prune(self.directory, self._keep, self._damaged)
+        checkpoints.commit(self.directory, whole)
         return whole
 
     def _problem(self, at: Path, do: Callable[[], object]) -> str:
