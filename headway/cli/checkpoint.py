@@ -82,18 +82,18 @@ def _print_checkpoints(found: "dict[Path, Manifest | str]", as_json: bool) -> No
     if as_json:
         print_json({"checkpoints": [_document(path, each) for path, each in found.items()]})
         return
-    out, rows = console(), table("step", "written", "size", "layout", "plan", "", right=("step", "size"))
+    out, rows = console(), table("step", "written", "size", "layout", "plan", right=("step", "size"))
+    whole = {path: each for path, each in found.items() if not isinstance(each, str)}
+    for each in whole.values():
+        layout = " ".join(axis for axis in each.layout.split() if not axis.endswith("=1")) or "one rank"
+        rows.add_row(str(each.step), each.written, show_bytes(each.bytes), layout, each.plan)
+    if whole:
+        out.print(rows)
     for path, each in found.items():
         if isinstance(each, str):
-            rows.add_row(path.name, "", "", "", "", f"cannot be gone on from: {each}")
-        else:
-            layout = " ".join(axis for axis in each.layout.split() if not axis.endswith("=1")) or "one rank"
-            rows.add_row(str(each.step), each.written, show_bytes(each.bytes), layout, each.plan, "")
-    out.print(rows)
-    if len(found) == 1:
-        (path, each), *_ = found.items()
-        if not isinstance(each, str):
-            _print_one(path, each)
+            out.print(f"{path.name} cannot be gone on from: {each}", style="red", soft_wrap=True)
+    if len(found) == len(whole) == 1:
+        _print_one(*next(iter(whole.items())))
 
 
 def _document(path: Path, each: "Manifest | str") -> dict[str, Any]:

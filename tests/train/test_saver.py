@@ -3,9 +3,11 @@
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,14 @@ from headway import checkpoints
 from headway.checkpoints import DamagedError, Manifest
 from headway.model.boxes import boxes
 from headway.train import dcp
+from headway.train.loss_scale import LossScale
 from headway.train.part import Part
 from headway.train.saver import Saver
+from headway.train.state import Snapshot
 
 pytestmark = [pytest.mark.dist, pytest.mark.usefixtures("one_thread")]
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent  # this checkout's package, not one that is installed
+OWN = {**os.environ, "PYTHONPATH": str(HERE.parent.parent)}  # this checkout's package, not one that is installed
 LOSS_SCALE = {"value": 1.0, "dynamic": False, "window": 1000, "streak": 0, "patience": 2}
 SHAPES = {"one": (1,), "three": (3, 5), "six": (6, 2, 3), "wide": (2, 64)}
 
@@ -127,8 +131,6 @@ def test_what_is_missing_or_of_another_shape_is_an_error_and_never_a_zero(tmp_pa
 
 def test_the_values_are_those_of_the_moment_although_the_weights_change_at_once(tmp_path, monkeypatch):
     """pytorch #144657, torchtitan #930: an asynchronous save held values of the step after."""
-    from headway.train.state import Snapshot
-
     stage = _stage()
     weights, go_on = _weights(stage), threading.Event()
     kept = [each.clone() for each in weights]
@@ -206,29 +208,40 @@ def test_a_file_that_cannot_be_written_to_its_end_leaves_no_checkpoint_on_any_ra
     assert not _save(savers, _tensors(), 3).error, "the saver goes on"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+# in a mount namespace of its own: the file system is gone with the process, however that ends
+FULL = """
+import json, subprocess, sys
+from pathlib import Path
+import torch
+from headway import checkpoints
+from tests.train.test_saver import _save, _savers, _tensors
+small = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", small], check=True)
+savers, found = _savers(small, 2), {}
+found["first"] = _save(savers, _tensors(), 1).error
+(small / "ballast").write_bytes(bytes(2**16))
+found["full"] = _save(savers, {**_tensors(), "large": torch.zeros(2**12, 8)}, 2).error
+found["left"] = sorted(path.name for path in small.glob("step-*"))
+found["damage"] = checkpoints.damage(small / "step-00000001")
+(small / "ballast").unlink()
+found["after"] = _save(savers, _tensors(), 3).error
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="mounting a small disk needs root, unshare"
+)
 def test_a_full_file_system_leaves_what_was_complete(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", small], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.decode()}")
-    try:
-        savers = _savers(small, 2)
-        assert not _save(savers, _tensors(), 1).error
-        (small / "ballast").write_bytes(bytes(2**16))
-        full = _save(savers, {**_tensors(), "large": torch.zeros(2**12, 8)}, 2)
-        assert "cannot be written (No space left on device): " in full.error
-        assert [path.name for path in checkpoints.newest_first(small)] == ["step-00000001"]
-        assert checkpoints.unfinished(small) == ()
-        assert checkpoints.damage(small / "step-00000001") is None
-        (small / "ballast").unlink()
-        assert not _save(savers, _tensors(), 3).error
-        savers[0].close()
-    finally:
-        subprocess.run(["umount", small], check=True)
+    command = ["unshare", "--mount", sys.executable, "-c", FULL, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=OWN)
+    if "unshare failed" in done.stderr or "mount: " in done.stderr:
+        pytest.skip(f"no small file system can be mounted here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["first"], found["after"], found["damage"]) == ("", "", None)
+    assert f"{tmp_path}/step-00000002.partial cannot be written (No space left on device): " in found["full"]
+    assert found["left"] == ["step-00000001"]
 
 
 def test_a_rank_that_cannot_write_keeps_all_from_having_a_checkpoint(tmp_path, monkeypatch):
@@ -253,7 +266,7 @@ def test_killed_at_any_moment_of_a_save_it_leaves_the_one_before_or_a_complete_o
         text=True,
         timeout=120,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=OWN,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
@@ -263,10 +276,31 @@ def test_killed_at_any_moment_of_a_save_it_leaves_the_one_before_or_a_complete_o
     assert any(each["latest"] == each["before"] for each in found), "some were killed before they had written all"
 
 
-def _stage():
+@pytest.mark.parametrize(
+    ("train", "saved", "value"),
+    [
+        ({"precision": "float16"}, LossScale(64.0, streak=5, patience=1), LossScale(64.0, streak=5, patience=1)),
+        ({"precision": "float16", "loss_scale_window": 9}, LossScale(64.0, streak=5), LossScale(window=9)),
+        ({"precision": "float16", "loss_scale": 8.0}, LossScale(64.0), LossScale(8.0, dynamic=False)),
+        ({"precision": "float16"}, LossScale(1.0, dynamic=False), LossScale()),
+        ({"precision": "bfloat16"}, LossScale(64.0), LossScale(1.0, dynamic=False)),
+    ],
+)
+def test_the_loss_scale_goes_on_where_the_job_asks_for_one_of_that_kind(tmp_path, train, saved, value):
+    stage = _stage(**train)
+    (saver,) = _savers(tmp_path, 1)
+    snapshot = Snapshot(stage, [{name: unit.own for name, unit in stage.units.items()}])
+    saver.begin(snapshot.take(copied=False), replace(manifest(3), loss_scale=asdict(saved)), "{}")
+    saver.wait()
+    _restore(stage, tmp_path, 3)
+    assert stage.scale == value
+
+
+def _stage(**train):
     """A rank's stages of a small model, alone, after the optimizer has moved."""
     from headway.plan.build import build
     from headway.plan.job import Data, Job, Parallel, Train
+    from headway.plan.read import decode
     from headway.train.comm import Comm
     from headway.train.torch_stage import TorchStage
 
@@ -276,7 +310,7 @@ def _stage():
             model=sizes,
             parallel=Parallel(pipeline=1, data=1),
             data=Data(sequence_length=8, tokenizer="none"),
-            train=Train(global_batch=4, microbatch=2),
+            train=decode(Train, {"global_batch": 4, "microbatch": 2, **train}, "train"),
         )
     )
     channel = Comm.__new__(Comm)  # a rank alone has nobody to talk to, so no group is made
