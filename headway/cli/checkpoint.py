@@ -89,9 +89,9 @@ def _print_checkpoints(found: "dict[Path, Manifest | str]", as_json: bool) -> No
         rows.add_row(str(each.step), each.written, show_bytes(each.bytes), layout, each.plan)
     if whole:
         out.print(rows)
-    for path, each in found.items():
-        if isinstance(each, str):
-            out.print(f"{path.name} cannot be gone on from: {each}", style="red", soft_wrap=True)
+    for path, why in found.items():
+        if isinstance(why, str):
+            out.print(f"{path.name} cannot be gone on from: {why}", style="red", soft_wrap=True)
     if len(found) == len(whole) == 1:
         _print_one(*next(iter(whole.items())))
 
