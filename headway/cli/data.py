@@ -24,7 +24,9 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb that `args` begin with."""
         if args[0] not in self.commands and not args[0].startswith("-"):
-            raise click.UsageError(f"no verb of data is called '{args[0]}'. {nearest(args[0], self.commands)}", ctx)
+            raise click.UsageError(
+                f"no verb of {ctx.info_name} is called '{args[0]}'. {nearest(args[0], self.commands)}", ctx
+            )
         return super().resolve_command(ctx, args)
 
 

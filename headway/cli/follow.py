@@ -17,7 +17,8 @@ class Follower:
     def __init__(self, plan: "Plan", directory: Path, as_json: bool) -> None:
         from rich.console import Console
 
-        self.steps, self.path, self.position = plan.train.steps, directory / "metrics.jsonl", 0
+        self.steps, self.path = plan.train.steps, directory / "metrics.jsonl"
+        self.position = self.path.stat().st_size if self.path.exists() else 0  # of a run that is gone on with
         self.steps_seen = 0
         self.console = Console(stderr=True)
         self.every = max(1, self.steps // PLAIN_LINES)
@@ -44,13 +45,15 @@ class Follower:
                     self.show(json.loads(line))
 
     def show(self, line: dict[str, Any]) -> None:
-        """One line of metrics: of a step, or of an evaluation."""
+        """One line of metrics: of a step, an evaluation, a checkpoint, or what the job goes on from."""
         from headway.units import show_seconds
 
         step = line["step"]
         if "validation_loss" in line:
-            text = f"step {step:>5}  validation loss {number(line['validation_loss'])}"
-            self.console.print(text, style="bold", highlight=False)
+            self._say(f"step {step:>5}  validation loss {number(line['validation_loss'])}", "bold")
+            return
+        if "loss" not in line:
+            self._show_checkpoint(line)
             return
         self.steps_seen = step
         rest = f"norm {number(line['grad_norm'], 2)}  lr {line['learning_rate']:.1e}  MFU {line['mfu']:.1%}  "
@@ -65,7 +68,32 @@ class Follower:
             self.console.print(f"step {step:>5}  {text}", highlight=False, soft_wrap=True)
         for rank, ratio in line.get("slow_ranks", {}).items():
             slow = f"step {step:>5}  rank {rank} is slow: its own work takes {ratio:.1f} × as long as its peers'"
-            self.console.print(slow, style="yellow", highlight=False, soft_wrap=True)
+            self._say(slow, "yellow")
+
+    def warn(self, text: str) -> None:
+        """Something that the user should see between the lines."""
+        self._say(text, "yellow")
+
+    def _show_checkpoint(self, line: dict[str, Any]) -> None:
+        from headway.units import show_bytes, show_seconds
+
+        start = f"step {line['step']:>5}  "
+        if "checkpoint_error" in line:
+            self._say(f"{start}{line['checkpoint_error']}", "yellow")
+        elif "checkpoint" in line:
+            took, stall = line["checkpoint_seconds"], line["checkpoint_stall_seconds"]
+            size = show_bytes(line["checkpoint_bytes"])
+            took_said = f"written in {show_seconds(took)}, training waited {show_seconds(stall)}"
+            self._say(f"{start}checkpoint {Path(line['checkpoint']).name}: {size} {took_said}", "dim")
+        elif "resumed_from" in line:
+            for name, why in line.get("skipped", {}).items():
+                self._say(f"{start}skipped {name}: {why}", "yellow")
+            self._say(f"{start}going on from {line['resumed_from']}", "bold")
+            for change in line.get("changed", []):
+                self._say(f"{start}changed since then: {change}", "yellow")
+
+    def _say(self, text: str, style: str) -> None:
+        self.console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
     def _bar(self) -> Any:  # noqa: ANN401 -- rich is imported only here
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

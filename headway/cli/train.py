@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import json
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +26,14 @@ POLL = 0.1  # seconds between looks at the metrics
 @click.argument("job", type=click.Path(path_type=Path))
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: --set train.steps=20.")
 @click.option("--profile", type=int, metavar="STEP", help="Keep the trace of this step (1 is the first).  [last]")
+@click.option("--resume", metavar="PATH", help="Go on from a checkpoint: one, a directory of them, or a run.")
+@click.option(
+    "--max-restarts", type=click.IntRange(min=0), default=0, metavar="N", help="Start again if a rank dies.  [0]"
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; progress goes to stderr.")
-def train(job: Path, overrides: tuple[str, ...], profile: int | None, as_json: bool) -> None:
+def train(
+    *, job: Path, overrides: tuple[str, ...], profile: int | None, resume: str | None, max_restarts: int, as_json: bool
+) -> None:
     """Train JOB: a job file (YAML) or a plan (JSON from `headway plan --output`).
 
     \b
@@ -37,6 +42,9 @@ def train(job: Path, overrides: tuple[str, ...], profile: int | None, as_json: b
 
     Started by torchrun (`torchrun --nproc-per-node 4 -m headway train JOB`) or by Slurm (`srun --ntasks 4 headway train
     JOB`), each process becomes one rank.
+
+    A job whose checkpoint.directory or run.directory is a fixed path goes on from the last checkpoint there; any other
+    with --resume.
     """
     from headway.plan import build
 
@@ -45,15 +53,20 @@ def train(job: Path, overrides: tuple[str, ...], profile: int | None, as_json: b
     if profile is not None:
         plan = replace(plan, run=replace(plan.run, profile=profile))
         words.append(f"--profile {profile}")
+    if resume is not None:
+        plan = replace(plan, checkpoint=replace(plan.checkpoint, resume=resume))
+        words.append(f"--resume {resume}")
     asked = "".join([job.read_text(encoding="utf-8"), *(f"# {word}\n" for word in words)])
     worker = env.worker()
-    if worker is not None:
-        _as_worker(plan, worker, asked, as_json)
+    if worker is None:
+        _launch(plan, asked, max_restarts, as_json)
+    elif max_restarts:
+        raise PlanError("torchrun starts its workers again itself. Use torchrun --max-restarts N, without this option.")
     else:
-        _launch(plan, asked, as_json)
+        _as_worker(plan, worker, asked, as_json)
 
 
-def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
+def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
     """Start the workers on this machine and follow them to the end."""
     from headway.launch import local
 
@@ -65,11 +78,11 @@ def _launch(plan: "Plan", asked: str, as_json: bool) -> None:
         )
     directory = _prepare(plan, asked)
     follower = Follower(plan, directory, as_json)
-    started = local.start(directory, plan.layout.world)
+    started = local.start(directory, plan.layout.world, max_restarts)
     interrupted = False
     try:
         with follower:
-            _follow(started, follower)
+            _follow(started, follower, max_restarts)
         interrupted = started.asked_to_stop
     except KeyboardInterrupt:
         interrupted = True
@@ -98,10 +111,16 @@ def _stop(started: "Started", *, stepping: bool) -> None:
         local.end(started)
 
 
-def _follow(started: "Started", follower: "Follower") -> None:
+def _follow(started: "Started", follower: "Follower", max_restarts: int) -> None:
+    from headway.launch import local
+
+    restarts = 0
     while started.running:
         time.sleep(POLL)
         follower.read()
+        while restarts < started.num_restarts:
+            follower.warn(f"{local.failure(started, restarts)}\nstarting again ({restarts + 1} of {max_restarts}) …")
+            restarts += 1
     follower.read()
 
 
@@ -114,7 +133,7 @@ def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> N
 
         def prepare() -> Path:
             _check_data(plan)
-            directory = _prepare(plan, asked)
+            directory = _prepare(plan, asked, again=worker.attempt > 0)
             followers.append(stack.enter_context(Follower(plan, directory, as_json)))
             return directory
 
@@ -137,9 +156,10 @@ def _check_data(plan: "Plan") -> None:
     click.echo(f"data       {found}", err=True)
 
 
-def _prepare(plan: "Plan", asked: str) -> Path:
-    """Make the run directory with the job, the plan and its predicted trace."""
+def _prepare(plan: "Plan", asked: str, *, again: bool = False) -> Path:
+    """Make the run directory with the job, the plan and its predicted trace; `again`: torchrun has restarted it."""
     from headway import chrome
+    from headway.cli import rundir
     from headway.plan import plan as plans
     from headway.report.memory import fullest, misfit
     from headway.sim.simulate import simulate
@@ -149,7 +169,7 @@ def _prepare(plan: "Plan", asked: str) -> Path:
     if not place.fits:
         raise JobError(misfit(plan, predicted, place))
     try:
-        directory = _new_directory(plan)
+        directory = rundir.make(plan, again=again)
         (directory / "job.yaml").write_text(asked, encoding="utf-8")
         (directory / "plan.json").write_text(plans.dumps(plan), encoding="utf-8")
         chrome.write(directory / "predicted.trace.json.gz", predicted)
@@ -164,28 +184,6 @@ def _prepare(plan: "Plan", asked: str) -> Path:
     return directory
 
 
-def _new_directory(plan: "Plan") -> Path:
-    """Make the run's directory. One that holds anything is left alone: with {time} in its name the next is tried."""
-    unknown = set(re.findall(r"\{(\w*)\}", plan.run.directory)) - {"name", "time"}
-    if unknown:
-        raise PlanError(
-            f"run.directory {plan.run.directory}: {{{unknown.pop()}}} is not known. Use {{name}} and {{time}}."
-        )
-    template = plan.run.directory.replace("{name}", plan.name)
-    wanted = template.replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
-    for attempt in range(1, 100):
-        directory = Path(wanted if attempt == 1 else f"{wanted}-{attempt}")
-        try:
-            directory.mkdir(parents=True)
-            return directory
-        except FileExistsError:
-            if "{time}" not in template:
-                if directory.is_dir() and not any(directory.iterdir()):
-                    return directory
-                break
-    raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
-
-
 def _finish(directory: Path, as_json: bool) -> None:
     """Print what the run did: losses, a sample, and predicted beside measured."""
     from headway.report.run import read
@@ -195,12 +193,20 @@ def _finish(directory: Path, as_json: bool) -> None:
         "predicted_step_seconds": run.predicted.makespan,
         "edges": {"predicted": run.predicted.edges(), "measured": run.measured.edges()},
         "run_directory": str(directory),
+        "checkpoint": str(kept) if (kept := _kept(run)) else None,
     }
     (directory / "summary.json").write_text(json.dumps(summary, indent=1))
     if as_json:
         click.echo(json.dumps(summary))
     else:
         _print(run)
+
+
+def _kept(run: "Run") -> Path | None:
+    """The last complete checkpoint of a run."""
+    from headway import checkpoints
+
+    return checkpoints.latest(checkpoints.folder(run.plan.checkpoint.directory, run.plan.name, run.directory))
 
 
 def _print(run: "Run") -> None:
@@ -230,6 +236,10 @@ def _print(run: "Run") -> None:
     if summary["interrupted"]:
         said = f"ended after step {summary['steps']} of {plan.train.steps}: a process of the run was told to stop"
         console.print(said, style="yellow", highlight=False)
+        if kept := _kept(run):
+            found = "{time}" not in plan.run.directory or plan.checkpoint.directory is not None
+            how = "again" if found else f"with --resume {run.directory}"
+            console.print(f"to go on: the same command {how} ({kept.name})", highlight=False, soft_wrap=True)
     console.print(f"files in {run.directory}", highlight=False)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 from headway import env
 from headway.errors import HeadwayError, JobError, PlanError
 
+TOLD_TO_STOP = "told-to-stop"  # in the run's log/: the agent starts no attempt any more
 AGENT_GRACE = 30  # seconds that SIGTERM to the agent leaves workers for the end of their step; torchrun's default
 
 
@@ -35,14 +37,25 @@ class Started:
         """Whether the agent has ended because a signal asked it to; its workers got to the end of their step."""
         return self.process.returncode in {128 + signal.SIGINT, 128 + signal.SIGTERM}
 
+    @property
+    def num_restarts(self) -> int:
+        """Attempts that have failed and were followed by another."""
+        return sum(path.suffix == "" for path in self.log.glob("attempt-*"))
 
-def start(directory: Path, num_ranks: int) -> Started:
+    @property
+    def log(self) -> Path:
+        """Where the run's output is."""
+        return self.directory / "log"
+
+
+def start(directory: Path, num_ranks: int, max_restarts: int = 0) -> Started:
     """Start `num_ranks` workers on the plan in `directory`. They do not see this terminal's Ctrl-C; see `interrupt`.
 
-    From now on SIGTERM is a KeyboardInterrupt of this process too, so that it does not leave its workers alone.
+    If one dies, all are started again, `max_restarts` times at most, and go on from the last complete checkpoint. From
+    now on SIGTERM is a KeyboardInterrupt of this process too, so that it does not leave its workers alone.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    words = ["headway.train.agent", str(directory), str(num_ranks), str(os.getpid())]
+    words = ["headway.train.agent", *map(str, (directory, num_ranks, max_restarts, os.getpid()))]
     command = [sys.executable, "-m", *words]
     log = directory / "log"
     log.mkdir(parents=True, exist_ok=True)
@@ -59,6 +72,7 @@ def interrupt(job: Started) -> None:
 
     A job that has not started its workers yet ends at once.
     """
+    _start_no_more(job)
     asked: set[int] = set()
     while job.running:
         workers = set(_children(job.process.pid))
@@ -72,6 +86,7 @@ def interrupt(job: Started) -> None:
 
 def end(job: Started) -> None:
     """End the job now: nobody gets to the end of a step."""
+    _start_no_more(job)
     for pid in _children(job.process.pid):
         _signal(pid, signal.SIGKILL)
     job.process.terminate()
@@ -81,18 +96,27 @@ def end(job: Started) -> None:
         job.process.kill()  # its workers end when it is gone
 
 
-def failure(job: Started) -> HeadwayError:
-    """What ended the job, naming the rank, its step and its last action.
+def clear(directory: Path) -> None:
+    """Take away what an earlier start of the run has left and what a new one would be mistaken for."""
+    log = directory / "log"
+    for name in ("failures.json", "hang.json", TOLD_TO_STOP, "rank-*", "attempt-*"):
+        for path in log.glob(name):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (directory / "summary.json").unlink(missing_ok=True)
+
+
+def failure(job: Started, attempt: int | None = None) -> HeadwayError:
+    """What ended the job (or an attempt that was followed by another), naming the rank, its step and its last action.
 
     A PlanError if the workers refused the plan. The first cause is a hang that a worker reported before it ended the
     job, else a rank that vanished, else one that failed by itself, else one that lost a peer.
     """
-    hang = _read_json(job.directory / "log" / "hang.json")
-    return JobError(hang["text"]) if hang else _first_to_fail(job)
+    log = job.log if attempt is None else job.log / f"attempt-{attempt}"
+    hang = _read_json(log / "hang.json")
+    return JobError(hang["text"]) if hang else _first_to_fail(job, log)
 
 
-def _first_to_fail(job: Started) -> HeadwayError:
-    log = job.directory / "log"
+def _first_to_fail(job: Started, log: Path) -> HeadwayError:
     exits = _read_json(log / "failures.json")
     reports = {rank: _read_json(log / f"rank-{rank}.error.json") for rank in range(job.num_ranks)}
     vanished = [int(rank) for rank, each in exits.items() if not reports[int(rank)] and each["exitcode"]]
@@ -101,7 +125,7 @@ def _first_to_fail(job: Started) -> HeadwayError:
     if vanished:
         rank = min(vanished, key=lambda r: exits[str(r)]["exitcode"] == -signal.SIGTERM)
         at = _text(log / f"rank-{rank}.at") or "start"
-        return JobError(f"rank {rank} {_ended(exits[str(rank)]['exitcode'])} at {at}. {_logs(log, rank)}")
+        return JobError(f"rank {rank} {_ended(exits[str(rank)]['exitcode'])} at {at}. {_logs(job.log, rank)}")
     if failed:
         report = reports[failed[0]]
         if report["status"] == PlanError.exit_status:
@@ -110,11 +134,17 @@ def _first_to_fail(job: Started) -> HeadwayError:
         return JobError(f"rank {failed[0]} failed at {report['at']}: {report['error']}{also}")
     if lost:
         report = reports[lost[0]]
-        return JobError(f"rank {lost[0]} lost a peer at {report['at']}: {report['error']}. {_logs(log, lost[0])}")
-    if job.process.returncode < 0 and (log / "rank-0.at").exists():
+        return JobError(f"rank {lost[0]} lost a peer at {report['at']}: {report['error']}. {_logs(job.log, lost[0])}")
+    status = job.process.returncode or 0
+    if status < 0 and (log / "rank-0.at").exists():
         at = _text(log / "rank-0.at")
-        return JobError(f"the launcher {_ended(job.process.returncode)}, and its workers ended; rank 0 was at {at}.")
-    return JobError(f"the workers did not start (status {job.process.returncode}). See {log / 'agent.log'}.")
+        return JobError(f"the launcher {_ended(status)}, and its workers ended; rank 0 was at {at}.")
+    return JobError(f"the workers did not start (status {status}). See {job.log / 'agent.log'}.")
+
+
+def _start_no_more(job: Started) -> None:
+    with contextlib.suppress(OSError):  # a full disk: what is started is told to stop as well
+        (job.log / TOLD_TO_STOP).touch()
 
 
 def _ended(exitcode: int) -> str:
@@ -124,7 +154,7 @@ def _ended(exitcode: int) -> str:
 
 
 def _logs(log: Path, rank: int) -> str:
-    found = sorted(log.glob(f"*/attempt_0/{rank}/stderr.log"))
+    found = sorted(log.glob(f"*/attempt_0/{rank}/stderr.log"), key=lambda path: path.stat().st_mtime)
     return f"Its output is in {found[-1] if found else log}."
 
 

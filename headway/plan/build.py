@@ -1,6 +1,7 @@
 """Job → Plan: every derived number computed once, everything that cannot work refused with a remedy."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from headway.model.spec import ModelSpec
 from headway.placement import zero
 from headway.plan import read
 from headway.plan.dtypes import dtypes
-from headway.plan.job import Checkpoint, Job, Offload, Parallel, Train
+from headway.plan.job import Job, Offload, Parallel, Train
 from headway.plan.plan import Plan
 from headway.plan.rows import rows as compute_rows
 from headway.plan.stages import split
@@ -145,6 +146,8 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
         "optimizer.min_lr": optimizer.min_lr,
         "optimizer.clip": optimizer.clip,
         "optimizer.weight_decay": optimizer.weight_decay,
+        "checkpoint.every": job.checkpoint.every,
+        "checkpoint.keep": job.checkpoint.keep,
     }.items():
         if not 0 <= number < float("inf"):
             problem = "not be negative" if number < 0 else "be a finite number"
@@ -171,6 +174,7 @@ def _check_sizes(job: Job, model: ModelSpec, cluster: Cluster) -> None:
         )
     _check_tokenizer(data.tokenizer, model)
     _check_dtypes(train, cluster)
+    _check_checkpoint_directory(job.checkpoint.directory)
 
 
 def _check_zero(stage: int) -> None:
@@ -186,6 +190,18 @@ def _check_rates(job: Job) -> None:
             f"optimizer.schedule wsd needs at least warmup_steps {optimizer.warmup_steps} + decay_steps "
             f"{optimizer.decay_steps} = {used} steps, but train.steps is {steps}. "
             f"Use train.steps {used} or more, or fewer steps of optimizer.warmup_steps or decay_steps."
+        )
+
+
+def _check_checkpoint_directory(directory: str | None) -> None:
+    if directory is None:
+        return
+    if not directory.strip():
+        raise PlanError("checkpoint.directory is empty. Name a directory, or leave it out: the run's own is used.")
+    for word in re.findall(r"\{\w*\}", directory.replace("{name}", "")):
+        why = "with which the same command would never find them again" if word == "{time}" else "which is not known"
+        raise PlanError(
+            f"checkpoint.directory {directory} has {word} in it, {why}. Use a plain path, or {{name}} in it."
         )
 
 
@@ -240,10 +256,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
         "parallel.offload": (parallel.offload, Offload()),
         "parallel.disk_path": (parallel.disk_path, None),
         "parallel.recompute": (parallel.recompute, "none"),
-        "checkpoint.directory": (job.checkpoint.directory, None),
-        "checkpoint.every": (job.checkpoint.every, 0),
-        "checkpoint.keep": (job.checkpoint.keep, Checkpoint().keep),
-        "checkpoint.asynchronous": (job.checkpoint.asynchronous, Checkpoint().asynchronous),
     }
     for key, (value, built) in later.items():
         if value != built:

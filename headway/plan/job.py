@@ -101,12 +101,17 @@ class Train:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Where and how often checkpoints are written."""
+    """Where and how often checkpoints are written, how many are kept (0: all), and where another run's are.
+
+    `on_error`: what happens to the training when one cannot be written.
+    """
 
     directory: str | None = None
     every: int = 0
     keep: int = 2
     asynchronous: bool = True
+    on_error: Literal["stop", "continue"] = "stop"
+    resume: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The launcher's process on a node: torchrun's agent starts the workers, and says which rank ended the job.
 
-python -m headway.train.agent RUN_DIRECTORY NUM_RANKS PARENT_PID
+python -m headway.train.agent RUN_DIRECTORY NUM_RANKS MAX_RESTARTS PARENT_PID
 """
 
 import json
@@ -11,13 +11,26 @@ from pathlib import Path
 
 from headway.train.endings import end_with
 
+TOLD_TO_STOP = "told-to-stop"  # a file in the run's log/ that the launcher makes
 
-def main(directory: Path, num_ranks: int) -> int:
+
+def main(directory: Path, num_ranks: int, max_restarts: int) -> int:
     """Run the job to its end; the exit status.
 
     On failure `log/failures.json` holds rank → {pid, exitcode} of the workers that ended by themselves, before the
-    agent ended the rest; exit codes below 0 are signals.
+    agent ended the rest; exit codes below 0 are signals. Where a restart may help it is tried, `max_restarts` times at
+    most, and what the failed attempt left in `log/` goes into a folder `attempt-N` there.
     """
+    for attempt in range(max_restarts + 1):
+        status = _attempt(directory, num_ranks, attempt)
+        if status != 1 or attempt == max_restarts or not _may_help(directory / "log"):
+            break
+        _put_away(directory / "log", attempt)
+    return status
+
+
+def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
+    """All ranks once, from their start to their end."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -33,12 +46,13 @@ def main(directory: Path, num_ranks: int) -> int:
         rdzv_endpoint=f"127.0.0.1:{_free_port()}",
         rdzv_configs={"rank": 0},
         local_addr="127.0.0.1",
-        max_restarts=0,
+        max_restarts=0,  # the agent would restart whatever had happened, and leave no trace of why
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=str(logs), redirects=Std.ALL),
     )
+    words = ("-m", "headway.train.worker", str(directory), str(os.getpid()), str(attempt))
     try:
-        elastic_launch(config, sys.executable)("-m", "headway.train.worker", str(directory), str(os.getpid()))
+        elastic_launch(config, sys.executable)(*words)
     except ChildFailedError as error:
         failures = {rank: {"pid": f.pid, "exitcode": f.exitcode} for rank, f in error.failures.items()}
         (logs / "failures.json").write_text(json.dumps(failures), encoding="utf-8")
@@ -48,6 +62,27 @@ def main(directory: Path, num_ranks: int) -> int:
     return 0
 
 
+def _may_help(logs: Path) -> bool:
+    """Whether the same again may end otherwise: not where Headway itself has ended the job, for a reason that stays.
+
+    Nor where the launcher was told to stop while the attempt had not come far enough to end by itself.
+    """
+    if (logs / TOLD_TO_STOP).exists():
+        return False
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in logs.glob("rank-*.error.json")]
+    return not any(report["explained"] and not report["lost_peer"] for report in reports)
+
+
+def _put_away(logs: Path, attempt: int) -> None:
+    """Move what an attempt has left, so that the next one's is told apart."""
+    folder = logs / f"attempt-{attempt}"
+    made = folder.with_name(f"{folder.name}.part")
+    made.mkdir()
+    for path in (*logs.glob("rank-*"), *logs.glob("failures.json"), *logs.glob("hang.json")):
+        path.rename(made / path.name)
+    made.rename(folder)  # the launcher looks for it
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -55,5 +90,5 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    end_with(int(sys.argv[3]))  # before torch is imported, which takes seconds
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    end_with(int(sys.argv[4]))  # before torch is imported, which takes seconds
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

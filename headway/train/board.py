@@ -15,6 +15,8 @@ TAGS = {
     "seconds": "step_seconds/measured",
     "predicted_seconds": "step_seconds/predicted",
     "memory": "memory/resident_bytes",
+    "checkpoint_seconds": "checkpoint/seconds",
+    "checkpoint_stall_seconds": "checkpoint/stall_seconds",
 }
 FLUSH = 10  # seconds after which, at the latest, what was written can be read
 
@@ -46,11 +48,14 @@ class Board:
         self._writer.close()
 
 
-def board(directory: Path) -> Board | None:
-    """A board whose files lie in `directory`; None, and no directory, where TensorBoard is not installed."""
+def board(directory: Path, start: int = 0) -> Board | None:
+    """A board whose files lie in `directory`; None, and no directory, where TensorBoard is not installed.
+
+    `start`: steps that were done before. What files of a run that is gone on with say about later ones is not shown.
+    """
     try:
         # imported here, by rank 0 alone: it takes 0.2 s
         module = importlib.import_module("torch.utils.tensorboard")
     except ImportError:
         return None
-    return Board(module.SummaryWriter(str(directory), flush_secs=FLUSH))
+    return Board(module.SummaryWriter(str(directory), flush_secs=FLUSH, purge_step=start + 1 if start else None))

@@ -208,6 +208,13 @@ def to_rank_0(value: object) -> list[Any] | None:
     return box
 
 
+def of_all_ranks(value: T) -> list[T]:
+    """Every rank's value in rank order, on every rank."""
+    box: list[Any] = [None] * dist.get_world_size()
+    _guarded(lambda: dist.all_gather_object(box, value))
+    return box
+
+
 def least(value: int, device: torch.device) -> int:
     """The smallest of all ranks' values, on every rank."""
     found = torch.tensor(value, device=device)

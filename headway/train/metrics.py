@@ -13,6 +13,8 @@ from headway.plan.plan import Plan
 from headway.plan.work import model_flops_per_token
 from headway.train.board import board
 from headway.train.loop import StepResult
+from headway.train.resume import Resumed
+from headway.train.saver import Saved
 from headway.units import Dtype
 
 WARM_UP = 3  # steps that the median of the measured step leaves out
@@ -21,11 +23,14 @@ WARM_UP = 3  # steps that the median of the measured step leaves out
 class Metrics:
     """Every rank counts; rank 0 also writes, and tells `show` each line that it wrote.
 
-    `traced` is the step whose spans are kept: the last one, or the last up to `run.profile`.
+    `traced` is the step whose spans are kept: the last one, or the last up to `run.profile`. Lines are added to those
+    of a run that is gone on with: a step's last line counts. `start`: the step (from 0) that this process begins with.
     """
 
-    def __init__(self, plan: Plan, directory: Path, rank: int, show: Callable[[dict[str, Any]], None]) -> None:
-        self.plan, self.show = plan, show
+    def __init__(
+        self, plan: Plan, directory: Path, rank: int, show: Callable[[dict[str, Any]], None], *, start: int = 0
+    ) -> None:
+        self.plan, self.show, self.start = plan, show, start
         self.first: StepResult | None = None
         self.last: StepResult | None = None
         self.traced: StepResult | None = None
@@ -33,8 +38,8 @@ class Metrics:
         self.slow: dict[int, float] = {}  # of the last comparison
         self._seconds: list[float] = []
         self._validation: list[float] = []
-        self._file = (directory / "metrics.jsonl").open("w") if rank == 0 else None
-        self._board = board(directory / "tensorboard") if rank == 0 else None
+        self._file = (directory / "metrics.jsonl").open("a") if rank == 0 else None
+        self._board = board(directory / "tensorboard", start) if rank == 0 else None
         self._scaled = plan.train.precision is Dtype.FLOAT16
         self._flops = model_flops_per_token(plan)
         self._peak = plan.cluster.peak(plan.layout.world, plan.train.precision)
@@ -71,6 +76,21 @@ class Metrics:
         self._validation.append(loss)
         self._write({"step": step, "validation_loss": _finite(loss)})
 
+    def resumed(self, found: Resumed) -> None:
+        """The line of the checkpoint that the job goes on from: its step, the later ones that were skipped and why."""
+        line: dict[str, Any] = {"step": found.step, "resumed_from": found.path}
+        line |= {"skipped": found.skipped} if found.skipped else {}
+        self._write(line | ({"changed": found.changed} if found.changed else {}))
+
+    def checkpoint(self, saved: Saved, stall: float, error: str) -> None:
+        """The line of a save that has ended; `stall`: seconds that the training waited for it."""
+        line: dict[str, Any] = {"step": saved.step}
+        if error:
+            line |= {"checkpoint_error": error}
+        else:
+            line |= {"checkpoint": saved.path, "checkpoint_bytes": saved.bytes}
+        self._write(line | {"checkpoint_seconds": saved.seconds, "checkpoint_stall_seconds": stall})
+
     def summary(self, *, interrupted: bool) -> dict[str, Any]:
         """What the run did; the measured step is the median of those after the warm-up."""
         assert self.first is not None
@@ -78,7 +98,8 @@ class Metrics:
         assert self.traced is not None
         seconds = statistics.median(self._seconds[min(WARM_UP, len(self._seconds) - 1) :])
         return {
-            "steps": len(self._seconds),
+            "steps": self.last.step + 1,
+            "resumed_at": self.start or None,
             "interrupted": interrupted,
             "traced_step": self.traced.step + 1,
             "skipped_steps": self.skipped,

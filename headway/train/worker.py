@@ -1,6 +1,6 @@
 """A worker process: one rank of the job, from joining the group to the files that the run leaves.
 
-python -m headway.train.worker RUN_DIRECTORY AGENT_PID      (started by torchrun's agent)
+python -m headway.train.worker RUN_DIRECTORY AGENT_PID ATTEMPT      (started by torchrun's agent)
 """
 
 import contextlib
@@ -8,14 +8,15 @@ import json
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headway import env
+from headway import checkpoints, env
 from headway.data import corpus as corpora
 from headway.data import split as splits
 from headway.data.prefetch import ahead
@@ -23,11 +24,15 @@ from headway.data.samples import Batch, Samples, Slice
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.plan import plan as plans
 from headway.plan.plan import Plan
-from headway.train import comm, results
+from headway.plan.resume import done
+from headway.train import comm, results, state
 from headway.train.endings import end_with
+from headway.train.keeper import Keeper
 from headway.train.loop import StepResult, Trainer
 from headway.train.metrics import Metrics
 from headway.train.pulse import Pulse
+from headway.train.resume import Resumed, resume
+from headway.train.saver import Saver
 from headway.train.slow import WINDOW, Pace, slow_ranks
 from headway.train.torch_stage import TorchStage
 from headway.train.watch import Watch
@@ -56,18 +61,31 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank, pulse))
             stage.stop.listen()
             trainer = Trainer(plan, stage, pulse)
-            metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None))
             pulse("start", "reading the data")
             part, (train, held_out) = _slice(plan, worker.rank), _samples(plan)
             validation = _validation(held_out, part)
+            with watch.saving("reading a checkpoint"):
+                found = resume(plan, stage, directory, train.num_samples)
+            if stage.step >= plan.train.steps:
+                _nothing_left(found, worker, directory)
+                return directory
+            metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None), start=stage.step)
+            if found:
+                metrics.resumed(found)
+            saver = _saver(plan, worker, directory, found.skipped if found else ())
+            keeper = Keeper(plan, stage, saver, watch, metrics, train.num_samples)
             read = partial(train.train_batch, part=part)
             with (
                 contextlib.closing(metrics),
                 ahead(read, first=stage.step, end=plan.train.steps, workers=plan.data.workers) as batches,
             ):
                 watch.started()
-                _train(plan, trainer, metrics, pulse, batches, validation)
+                _train(plan, trainer, metrics, keeper, pulse, batches, validation)
+                if stage.totals.stop:
+                    keeper.told_to_stop()
                 results.leave(plan, trainer, metrics, directory, watch)
+                keeper.finished()
+                saver.close()
         finally:
             with pulse.waiting("all ranks to leave", tuple(range(worker.world))):
                 comm.stop()
@@ -86,16 +104,41 @@ def _join(worker: env.Worker, plan: Plan, pulse: Pulse, prepare: Callable[[], Pa
     return device, directory
 
 
+def _saver(plan: Plan, worker: env.Worker, directory: Path, damaged: Iterable[str]) -> Saver:
+    return Saver(
+        checkpoints.folder(plan.checkpoint.directory, plan.name, directory),
+        worker.rank,
+        worker.world,
+        lambda: comm.board(worker),
+        keep=plan.checkpoint.keep,
+        wanted=state.num_bytes(plan),
+        damaged=damaged,
+    )
+
+
+def _nothing_left(found: Resumed | None, worker: env.Worker, directory: Path) -> None:
+    """The job has done all its steps: fine if a restart finds its results, else PlanError."""
+    assert found is not None
+    if not (worker.attempt and (directory / "summary.json").exists()):
+        raise PlanError(done(found.path, found.step))
+
+
 def _train(
-    plan: Plan, trainer: Trainer, metrics: Metrics, pulse: Pulse, batches: Iterator[Batch], validation: list[Batch]
+    plan: Plan,
+    trainer: Trainer,
+    metrics: Metrics,
+    keeper: Keeper,
+    pulse: Pulse,
+    batches: Iterator[Batch],
+    validation: list[Batch],
 ) -> None:
     """Steps to the last one, or to the one at whose end a signal stops the job."""
     stage = trainer.stage
-    if validation:
+    if validation and not metrics.start:
         metrics.evaluation(0, trainer.evaluate(validation))
     pace = Pace(pulse)
     for step in range(stage.step, plan.train.steps):
-        if counted := step == _counted_step(plan):
+        if counted := step == _counted_step(plan, metrics.start):
             stage.saved.start(unit.params for unit in stage.units.values())
         pace.begin()
         pulse(f"step {step + 1}", "reading its samples")
@@ -106,9 +149,12 @@ def _train(
         pulse(f"after step {step + 1}", "writing the metrics")
         metrics.step(result, _slow(plan, pace, pulse) if (step + 1) % WINDOW == 0 else None)
         if stage.gave_up:
+            keeper.settle()
             raise JobError(_why_it_stops(result, stage))
         every = plan.train.evaluate_every
         last = result.stop or step + 1 == plan.train.steps
+        if not result.stop:
+            keeper.after_step()
         if validation and not result.stop and (last or (every and (step + 1) % every == 0)):
             metrics.evaluation(step + 1, trainer.evaluate(validation))
         if last or stage.totals.stop:
@@ -151,11 +197,11 @@ def _slice(plan: Plan, rank: int) -> Slice:
     return Slice(data, plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches)
 
 
-def _counted_step(plan: Plan) -> int:
+def _counted_step(plan: Plan, start: int) -> int:
     """The step (from 0) whose saved tensors are counted: not the traced one if there is another, as it takes longer."""
     steps, profile = plan.train.steps, plan.run.profile
     traced = (steps if profile == "last" else profile) - 1
-    return next((step for step in (1, 2, 0) if step < steps and step != traced), 0)
+    return next((step for step in (start + 1, start + 2, start) if step < steps and step != traced), start)
 
 
 def _validation(samples: Samples | None, part: Slice) -> list[Batch]:
@@ -174,6 +220,7 @@ def _report(directory: Path, rank: int, error: Exception) -> None:
     text = str(error) if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
     report = {
         "lost_peer": isinstance(error, comm.PeerLostError),
+        "explained": isinstance(error, HeadwayError),
         "status": _status(error),
         "error": text,
         "at": pulse.read_text(encoding="utf-8").strip() if pulse.exists() else "start",
@@ -183,11 +230,12 @@ def _report(directory: Path, rank: int, error: Exception) -> None:
         (directory / "log" / f"rank-{rank}.error.json").write_text(json.dumps(report), encoding="utf-8")
 
 
-def main(directory: Path, agent: int) -> int:
+def main(directory: Path, agent: int, attempt: int) -> int:
     """The worker that the agent (a process id) starts: everything it needs is in the run directory."""
     end_with(agent)
-    worker = env.worker()
-    assert worker is not None, "started by torchrun's agent, which sets RANK and the rest"
+    started = env.worker()
+    assert started is not None, "started by torchrun's agent, which sets RANK and the rest"
+    worker = replace(started, attempt=attempt)
     try:
         run(plans.read(directory / "plan.json"), worker, lambda: directory)
     except Exception as error:
@@ -198,4 +246,4 @@ def main(directory: Path, agent: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))

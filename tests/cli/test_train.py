@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway import chrome
+from headway import checkpoints, chrome
 from headway.cli.main import main
 
 pytestmark = pytest.mark.dist
@@ -208,6 +208,7 @@ def test_a_killed_rank_ends_the_job_in_seconds_and_is_named(job, tmp_path):
     status, _, err = _end(process)
     assert time.monotonic() - killed < 15
     assert status == 1
+    assert not (tmp_path / "run" / "checkpoints").exists(), "nothing is saved after a peer has died"
     assert re.search(r"rank 2 was killed by SIGKILL at (evaluation after )?step \d+(, batch \d+)? · [0-9A-Z]", err), err
 
 
@@ -221,6 +222,7 @@ def test_an_interrupt_ends_the_job_cleanly_at_a_step(job, tmp_path):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["interrupted"]
     assert summary["steps"] >= 3
+    assert summary["steps"] == checkpoints.step_of(checkpoints.latest(tmp_path / "run" / "checkpoints"))
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 

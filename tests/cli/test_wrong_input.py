@@ -55,6 +55,28 @@ def test_a_step_to_trace_that_the_run_does_not_have_is_refused_for_a_job_and_for
     assert not (tmp_path / "run").exists()
 
 
+def test_restarts_under_torchrun_are_its_own(tmp_path, capsys, monkeypatch):
+    names = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    job = tmp_path / "job.yaml"
+    job.write_text(f"run: {{directory: {tmp_path}/run}}\n")
+    assert "Use torchrun --max-restarts N, without this option." in _refused(
+        capsys, "train", str(job), "--max-restarts", "1"
+    )
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_path_without_checkpoints_to_go_on_from_is_refused(tmp_path, capsys, made):
+    job, path = tmp_path / "job.yaml", tmp_path / "there"
+    if made:
+        path.mkdir()
+    job.write_text(f"run: {{directory: {tmp_path}/run}}\ntrain: {{steps: 30}}\n")
+    said = "holds no checkpoint. Name a step-" if made else "there is no checkpoint"
+    assert said in _refused(capsys, "train", str(job), "--resume", str(path))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_directory_that_cannot_be_made_is_refused_with_its_path(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     job = tmp_path / "job.yaml"

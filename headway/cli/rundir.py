@@ -1,0 +1,74 @@
+"""The directory of a run: a new one, or that of the run that the job goes on with, if it may."""
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.errors import PlanError
+
+if TYPE_CHECKING:
+    from headway.plan.plan import Plan
+
+
+def make(plan: "Plan", *, again: bool = False) -> Path:
+    """The run's directory, made if it is not there.
+
+    One that holds anything is left alone (with {time} in its name the next is tried), but for that of a run which this
+    job goes on with: it holds the job's own checkpoints; or the job was started `again` in it by torchrun. PlanError
+    where the checkpoints that are found first are not this job's to go on from.
+    """
+    from headway import checkpoints
+    from headway.launch import local
+
+    unknown = set(re.findall(r"\{(\w*)\}", plan.run.directory)) - {"name", "time"}
+    if unknown:
+        raise PlanError(
+            f"run.directory {plan.run.directory}: {{{unknown.pop()}}} is not known. Use {{name}} and {{time}}."
+        )
+    template = plan.run.directory.replace("{name}", plan.name)
+    wanted = template.replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
+    own = checkpoints.folder(plan.checkpoint.directory, plan.name, Path(wanted))
+    goes_on = _check(plan, own) or again
+    for attempt in range(1, 100):
+        directory = Path(wanted if attempt == 1 else f"{wanted}-{attempt}")
+        try:
+            directory.mkdir(parents=True)
+            return directory
+        except FileExistsError:
+            if "{time}" not in template:
+                if directory.is_dir() and not any(directory.iterdir()):
+                    return directory
+                if goes_on and (directory / "plan.json").is_file():
+                    local.clear(directory)
+                    return directory
+                break
+    raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
+
+
+def _check(plan: "Plan", own: Path) -> bool:
+    """Whether the job goes on from a checkpoint of its own; PlanError where it may not go on from the latest there is.
+
+    A first look, before any process starts: the workers look again, at every byte.
+    """
+    from headway import checkpoints
+    from headway.plan import plan as plans
+    from headway.plan.resume import check, done
+
+    mine, named = checkpoints.latest(own), plan.checkpoint.resume
+    found = checkpoints.candidates(own, named)
+    chosen = next(filter(checkpoints.is_complete, found), None)
+    if chosen is None:
+        return False
+    if checkpoints.is_claimed(own):
+        raise PlanError(f"{own} is in use: a job that is running writes its checkpoints there. Wait for it, or end it.")
+    step = checkpoints.step_of(chosen)
+    if named and (one := checkpoints.named(Path(named)))[0] == Path(named) and checkpoints.step_of(one[0]) < step:
+        raise PlanError(
+            f"--resume {named} is asked for, but {chosen} is later, and would be gone on from next time. Move it away, "
+            f"or choose another checkpoint.directory or run.directory."
+        )
+    check(plans.read(chosen / checkpoints.PLAN), plan, str(chosen))
+    if step >= plan.train.steps:
+        raise PlanError(done(str(chosen), step))
+    return mine is not None

@@ -1,0 +1,73 @@
+"""A checkpoint of one layout is gone on with under others, and by each saved again: one launch plays the chains."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.train.cases import Case
+from tests.train.launching import run_ranks
+
+pytestmark = pytest.mark.dist
+BATCH, MICROBATCH = 24, 2
+# tensor, pipeline, data, chunks, ZeRO's stage; the rows of a vocabulary of 97 are padded over 2 and 4 tensor ranks
+CHAINS = {
+    "gpt": [(2, 2, 1, 1, 0), (1, 2, 2, 1, 1), (4, 1, 1, 1, 0), (1, 1, 4, 1, 3), (1, 1, 3, 1, 2)],
+    "llama": [(1, 2, 2, 2, 3), (2, 1, 2, 1, 0), (1, 1, 1, 1, 0), (1, 4, 1, 1, 0)],
+}
+LLAMA = {"key_value_heads": 4, "tied": False, "unit_bytes": 10**6, "sequence_parallel": False}
+DROPPED = {"hidden_dropout": 0.1}
+
+
+def _case(model, layout):
+    tensor, pipeline, data, chunks, zero = layout
+    schedule = "interleaved" if chunks > 1 else "1f1b"
+    microbatches = BATCH // (MICROBATCH * data)
+    more = LLAMA if model == "llama" else DROPPED | {"sequence_parallel": tensor > 1}
+    sizes = {"tensor": tensor, "layers": 2, "vocabulary": 97, "zero": zero}
+    return Case(pipeline, chunks, data, schedule, microbatches, **sizes, **more)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Model → for each layout of its chain, what was found."""
+    folder = tmp_path_factory.mktemp("chains")
+    cases = [[asdict(_case(model, layout)) for layout in layouts] for model, layouts in CHAINS.items()]
+    (folder / "cases.json").write_text(json.dumps(cases))
+    words = [str(folder / name) for name in ("cases.json", "chains", "out.json")]
+    run_ranks(Path(__file__).parent / "play_checkpoints.py", words, 4, timeout=240)
+    found = {model: {} for model in CHAINS}
+    for chain, number, result in json.loads((folder / "out.json").read_text()):
+        model = list(CHAINS)[chain]
+        found[model][CHAINS[model][number]] = result
+    return found
+
+
+@pytest.mark.parametrize("model", CHAINS)
+def test_weights_and_both_moments_are_the_same_to_the_bit_under_every_layout(played, model):
+    """Megatron-LM #1517 and others: moments that another layout lost, silently."""
+    assert len(played[model]) == len(CHAINS[model])
+    for layout, each in played[model].items():
+        assert each["names"], layout
+        assert each["read equals held"], layout
+        assert each["held equals first"], layout
+        assert each["moments are none of zeros"], layout
+        assert each["updates"] == 3, layout
+
+
+@pytest.mark.parametrize("model", CHAINS)
+def test_the_next_five_losses_are_those_of_the_run_that_was_not_interrupted(played, model):
+    first, *others = played[model].values()
+    assert first["resumed"] is None
+    assert len(first["losses"]) == 8
+    for each in others:
+        assert each["resumed"] == 3
+        assert each["losses"] == pytest.approx(first["losses"][3:], abs=1e-10, rel=0)
+
+
+def test_a_loss_of_the_first_weights_would_be_another(played):
+    """DeepSpeed #6691: a resume that restarts from scratch unnoticed."""
+    for chain in played.values():
+        losses = next(iter(chain.values()))["losses"]
+        assert abs(losses[3] - losses[0]) > 1e-3
