@@ -70,4 +70,4 @@ def test_a_loss_of_the_first_weights_would_be_another(played):
     """DeepSpeed #6691: a resume that restarts from scratch unnoticed."""
     for chain in played.values():
         losses = next(iter(chain.values()))["losses"]
-        assert abs(losses[3] - losses[0]) > 1e-3
+        assert abs(losses[3] - losses[0]) > 1e-4
