@@ -129,7 +129,7 @@ class _Pieces:
         """The final norm, the product with the vocabulary and the loss."""
         h, v = self.spec.hidden, vocabulary(self.spec, self.tensor)
         norm = self._layer_norm() if self.spec.family == "gpt" else self._rms_norm()
-        # log-softmax, which is kept, and the targets' entries of it; the count of kept targets is a scalar of torch's
+        # softmax or its logarithm, which is kept, and the targets' entries; the count of kept targets is torch's scalar
         tokens = self.batch * self.sequence
         loss = Cost(Flops(0), Bytes(tokens * 3 * v * self.wide), 3, Bytes(tokens * v * self.wide))
         widened = [Cost(Flops(0), Bytes(tokens * v * (self.size + self.wide)), 1, Bytes(0))] * (self.wide > self.size)
