@@ -1,7 +1,7 @@
 """The peers: the same GPT as ordinary modules, trained by plain loops, by DDP and by torch's pipeline schedules."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +15,6 @@ from headway.data.samples import Batch
 from headway.model.block import Block
 from headway.model.spec import ModelSpec
 from headway.plan.plan import Plan
-from headway.units import Dtype
 
 
 class Peer(Protocol):
@@ -24,6 +23,10 @@ class Peer(Protocol):
     def train_step(self, batch: Batch) -> float:
         """One step on this rank's batch; this rank's part of the mean loss (the parts of all ranks sum to it)."""
         ...
+
+
+# a peer of a plan's case on a rank, starting from weights by global name
+Make = Callable[[Plan, int, Mapping[str, Tensor]], Peer]
 
 
 class Attention(nn.Module):
@@ -102,16 +105,15 @@ class GPT(nn.Module):
             self.head.output.weight = self.embedding.tokens.weight
 
     def forward(self, x: Tensor) -> Tensor:
+        """Logits [b, s, vocabulary] of tokens [b, s]; a stage's output, of its input."""
         if self.embedding is not None:
             x = self.embedding(x)
         for layer in self.layers.values():
             x = layer(x)
         return x if self.head is None else self.head(x)
 
-    def load(self, weights: Mapping[str, Tensor] | None) -> None:
-        """Take Headway's weights, if any, by global name; q, k and v are one linear here."""
-        if weights is None:
-            return
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Take Headway's weights by global name; q, k and v are one linear here."""
         for name, parameter in self.named_parameters():
             before, fused, after = name.partition(".qkv.")
             parts = [weights[f"{before}.{each}.{after}"] for each in "qkv"] if fused else [weights[name]]
@@ -119,22 +121,15 @@ class GPT(nn.Module):
                 parameter.copy_(torch.cat(parts))
 
 
-def make(plan: Plan, rank: int, weights: Mapping[str, Tensor] | None = None) -> Peer:
-    """The peer of the case that `plan` belongs to, starting from `weights` if there are any."""
-    if plan.layout.size("pipeline") > 1:
-        return Pipeline(plan, rank, weights)
-    return MixedLoop(plan, weights) if plan.train.precision is Dtype.BFLOAT16 else Loop(plan, weights)
-
-
 class MixedLoop:
     """Gradient accumulation in a plain loop: a bfloat16 model whose gradients add up in float32 master weights'."""
 
-    def __init__(self, plan: Plan, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, plan: Plan, _rank: int, weights: Mapping[str, Tensor]) -> None:
         self.master = GPT(plan.model, sum(plan.blocks, ()))
         self.master.load(weights)
         self.model = GPT(plan.model, sum(plan.blocks, ())).bfloat16()
         self.clip = plan.optimizer.clip
-        self.optimizer = _adamw([self.master], plan)
+        self.optimizer = adamw([self.master], plan)
         self.pairs = list(zip(self.model.parameters(), self.master.parameters(), strict=True))
         for _, master in self.pairs:
             master.grad = torch.zeros_like(master)
@@ -167,14 +162,18 @@ class MixedLoop:
 class Loop:
     """Gradient accumulation in a plain loop; over data ranks with DistributedDataParallel."""
 
-    def __init__(self, plan: Plan, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, plan: Plan, _rank: int, weights: Mapping[str, Tensor]) -> None:
         model = GPT(plan.model, sum(plan.blocks, ()))
         model.load(weights)
         self.model: nn.Module = model
         self.clip, self.size = plan.optimizer.clip, plan.layout.size("data")
-        self.optimizer = _adamw([model], plan)
+        self.optimizer = self.made(plan)
         if self.size > 1:
             self.model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+    def made(self, plan: Plan) -> torch.optim.Optimizer:
+        """The optimizer of this loop's model."""
+        return adamw([self.model], plan)
 
     def train_step(self, batch: Batch) -> float:
         tokens, targets = torch.from_numpy(batch.tokens), torch.from_numpy(batch.targets)
@@ -201,12 +200,12 @@ class Loop:
 class Pipeline:
     """torch.distributed.pipelining: 1F1B with one stage a rank, interleaved 1F1B with more."""
 
-    def __init__(self, plan: Plan, rank: int, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, plan: Plan, rank: int, weights: Mapping[str, Tensor]) -> None:
         mine = plan.schedule.stages(rank)
         self.models = [GPT(plan.model, plan.blocks[stage]) for stage in mine]
         for model in self.models:
             model.load(weights)
-        self.optimizer = _adamw(self.models, plan)
+        self.optimizer = adamw(self.models, plan)
         self.clip = plan.optimizer.clip
         device = torch.device("cpu")
         stages = [
@@ -249,12 +248,29 @@ class Pipeline:
         nn.utils.clip_grads_with_norm_(parameters, self.clip, square.sqrt())
 
 
-def _adamw(models: list[GPT], plan: Plan) -> torch.optim.Optimizer:
-    """Fused AdamW; only matrices decay. The case's learning rate is constant."""
-    settings = plan.optimizer
+def decayed(models: Sequence[nn.Module], plan: Plan) -> list[dict[str, Any]]:
+    """Parameter groups: only matrices decay."""
     parameters = [parameter for model in models for parameter in model.parameters()]
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": settings.weight_decay},
+    return [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": plan.optimizer.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True)
+
+
+def settings(plan: Plan) -> dict[str, Any]:
+    """Of a fused AdamW. The case's learning rate is constant."""
+    return {"lr": plan.optimizer.lr, "betas": plan.optimizer.betas, "eps": plan.optimizer.eps, "fused": True}
+
+
+def adamw(models: Sequence[nn.Module], plan: Plan) -> torch.optim.Optimizer:
+    """The optimizer of all parameters of the models."""
+    return torch.optim.AdamW(decayed(models, plan), **settings(plan))
+
+
+PEERS: dict[str, Make] = {
+    "plain PyTorch loop": Loop,
+    "plain PyTorch loop, float32 masters": MixedLoop,
+    "DistributedDataParallel": Loop,
+    "Schedule1F1B": Pipeline,
+    "ScheduleInterleaved1F1B": Pipeline,
+}
