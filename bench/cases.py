@@ -25,7 +25,7 @@ class Size:
 FULL = Size(layers=8, hidden=256, heads=8, sequence=128, microbatch=4, vocabulary=2048, pairs=12, steps=1)
 QUICK = Size(layers=4, hidden=64, heads=4, sequence=32, microbatch=2, vocabulary=256, pairs=5, steps=1)
 HEADWAY = "Headway"  # the first contestant of every case
-PLACED = replace(FULL, pairs=8)  # of up to four contestants
+PLACED = replace(FULL, pairs=6)  # of up to four contestants
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from rich.table import Table
 from headway import env
 from headway.sim.simulate import simulate
 
-LIMIT = 300  # seconds that one launch may take
+LIMIT = 600  # seconds that one launch may take
 CONSOLE = Console(width=165)
 # one thread a rank; DeepSpeed looks for devices otherwise, and calls torch's collectives by their former names
 RANKS = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "PYTHONWARNINGS": "ignore::FutureWarning"}
@@ -58,6 +58,8 @@ def figure(case: Case, size: Size, python: str = sys.executable) -> dict[str, An
         kind: {name: [max(each) for each in zip(*(rank[kind][name] for rank in ranks), strict=True)] for name in names}
         for kind in ("seconds", "processor_seconds")
     }
+    for name in case.peers:  # in case that a later one fails
+        CONSOLE.print(f"[dim]  {_ratio(blocks['seconds'], name)[0]:.3f} times as fast as {name}[/dim]")
     tokens = size.steps * case.world // case.pipeline * case.microbatches * size.microbatch * size.sequence
     plan = case.plan(size)
     planned = simulate(plan).memory
