@@ -27,6 +27,7 @@ fix: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python bench/trainer.py
+	$(BIN)/python bench/placement.py
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from paired import machine
 from torch.multiprocessing.spawn import spawn
-from trainer import machine
 
 REPEATS = 7
 SLOW = 20e9  # FLOP/s below which the largest product is left out: it would take minutes

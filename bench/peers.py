@@ -1,7 +1,7 @@
 """The peers: the same GPT as ordinary modules, trained by plain loops, by DDP and by torch's pipeline schedules."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +15,6 @@ from headway.data.samples import Batch
 from headway.model.block import Block
 from headway.model.spec import ModelSpec
 from headway.plan.plan import Plan
-from headway.units import Dtype
 
 
 class Peer(Protocol):
@@ -24,6 +23,10 @@ class Peer(Protocol):
     def train_step(self, batch: Batch) -> float:
         """One step on this rank's batch; this rank's part of the mean loss (the parts of all ranks sum to it)."""
         ...
+
+
+# a peer of a plan's case on a rank, starting from weights by global name
+Make = Callable[[Plan, int, Mapping[str, Tensor]], Peer]
 
 
 class Attention(nn.Module):
@@ -101,16 +104,15 @@ class GPT(nn.Module):
             self.head.output.weight = self.embedding.tokens.weight
 
     def forward(self, x: Tensor) -> Tensor:
+        """Logits [b, s, vocabulary] of tokens [b, s]; a stage's output, of its input."""
         if self.embedding is not None:
             x = self.embedding(x)
         for layer in self.layers.values():
             x = layer(x)
         return x if self.head is None else self.head(x)
 
-    def load(self, weights: Mapping[str, Tensor] | None) -> None:
-        """Take Headway's weights, if any, by global name; q, k and v are one linear here."""
-        if weights is None:
-            return
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Take Headway's weights by global name; q, k and v are one linear here."""
         for name, parameter in self.named_parameters():
             before, fused, after = name.partition(".qkv.")
             parts = [weights[f"{before}.{each}.{after}"] for each in "qkv"] if fused else [weights[name]]
@@ -118,21 +120,10 @@ class GPT(nn.Module):
                 parameter.copy_(torch.cat(parts))
 
 
-def make(plan: Plan, rank: int, weights: Mapping[str, Tensor] | None = None) -> Peer:
-    """The peer of the case that `plan` belongs to, starting from `weights` if there are any."""
-    if plan.layout.size("tensor") > 1:
-        from tensor_peer import TensorParallel  # which imports this
-
-        return TensorParallel(plan, weights)
-    if plan.layout.size("pipeline") > 1:
-        return Pipeline(plan, rank, weights)
-    return MixedLoop(plan, weights) if plan.train.precision is Dtype.BFLOAT16 else Loop(plan, weights)
-
-
 class MixedLoop:
     """Gradient accumulation in a plain loop: a bfloat16 model whose gradients add up in float32 master weights'."""
 
-    def __init__(self, plan: Plan, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, plan: Plan, _rank: int, weights: Mapping[str, Tensor]) -> None:
         self.master = GPT(plan.model, sum(plan.blocks, ()))
         self.master.load(weights)
         self.model = GPT(plan.model, sum(plan.blocks, ())).bfloat16()
@@ -170,14 +161,18 @@ class MixedLoop:
 class Loop:
     """Gradient accumulation in a plain loop; over data ranks with DistributedDataParallel."""
 
-    def __init__(self, plan: Plan, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, plan: Plan, _rank: int, weights: Mapping[str, Tensor]) -> None:
         model = GPT(plan.model, sum(plan.blocks, ()))
         model.load(weights)
         self.model: nn.Module = model
         self.clip, self.size = plan.optimizer.clip, plan.layout.size("data")
-        self.optimizer = adamw([model], plan)
+        self.optimizer = self.made(plan)
         if self.size > 1:
             self.model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+    def made(self, plan: Plan) -> torch.optim.Optimizer:
+        """The optimizer of this loop's model."""
+        return adamw([self.model], plan)
 
     def train_step(self, batch: Batch) -> float:
         tokens, targets = torch.from_numpy(batch.tokens), torch.from_numpy(batch.targets)
@@ -204,7 +199,7 @@ class Loop:
 class Pipeline:
     """torch.distributed.pipelining: 1F1B with one stage a rank, interleaved 1F1B with more."""
 
-    def __init__(self, plan: Plan, rank: int, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, plan: Plan, rank: int, weights: Mapping[str, Tensor]) -> None:
         mine = plan.schedule.stages(rank)
         self.models = [GPT(plan.model, plan.blocks[stage]) for stage in mine]
         for model in self.models:
@@ -252,14 +247,29 @@ class Pipeline:
         nn.utils.clip_grads_with_norm_(parameters, self.clip, square.sqrt())
 
 
-def adamw(models: list[GPT], plan: Plan) -> torch.optim.Optimizer:
-    """Fused AdamW; only matrices decay. The case's learning rate is constant."""
-    settings = plan.optimizer
-    kinds: dict[tuple[type, bool], list[Tensor]] = {}  # a fused step takes tensors of one class, as DTensors are not
+def decayed(models: Sequence[nn.Module], plan: Plan) -> list[dict[str, Any]]:
+    """Parameter groups: only matrices decay; a fused step takes tensors of one class, as DTensors are not."""
+    kinds: dict[tuple[type, bool], list[Tensor]] = {}
     for parameter in (parameter for model in models for parameter in model.parameters()):
         kinds.setdefault((type(parameter.data), parameter.dim() >= 2), []).append(parameter)
-    groups: list[dict[str, Any]] = [
-        {"params": members, "weight_decay": settings.weight_decay if decayed else 0.0}
-        for (_, decayed), members in kinds.items()
-    ]
-    return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True)
+    decay = plan.optimizer.weight_decay
+    return [{"params": each, "weight_decay": decay if matrices else 0.0} for (_, matrices), each in kinds.items()]
+
+
+def settings(plan: Plan) -> dict[str, Any]:
+    """Of a fused AdamW. The case's learning rate is constant."""
+    return {"lr": plan.optimizer.lr, "betas": plan.optimizer.betas, "eps": plan.optimizer.eps, "fused": True}
+
+
+def adamw(models: Sequence[nn.Module], plan: Plan) -> torch.optim.Optimizer:
+    """The optimizer of all parameters of the models."""
+    return torch.optim.AdamW(decayed(models, plan), **settings(plan))
+
+
+PEERS: dict[str, Make] = {
+    "plain PyTorch loop": Loop,
+    "plain PyTorch loop, float32 masters": MixedLoop,
+    "DistributedDataParallel": Loop,
+    "Schedule1F1B": Pipeline,
+    "ScheduleInterleaved1F1B": Pipeline,
+}

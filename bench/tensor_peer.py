@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 import torch.distributed as dist
-from peers import GPT, Embedding, adamw
+from peers import GPT, Embedding, Make, adamw
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -29,7 +29,7 @@ class TensorParallel:
     Queries, keys and values stay one product: its rows are ordered so that each rank's are its heads'.
     """
 
-    def __init__(self, plan: Plan, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, plan: Plan, _rank: int, weights: Mapping[str, Tensor] | None) -> None:
         size = plan.layout.size("tensor")
         self.cut, self.clip = plan.sequence_parallel, plan.optimizer.clip
         mesh = init_device_mesh("cpu", (size,))
@@ -125,3 +125,9 @@ def _local(value: Tensor) -> Tensor:
     """A scalar that all ranks have."""
     whole: Tensor = value.full_tensor() if isinstance(value, DTensor) else value
     return whole
+
+
+PEERS: dict[str, Make] = {
+    "DTensor, loss parallel": TensorParallel,
+    "DTensor, loss and sequence parallel": TensorParallel,
+}
