@@ -29,7 +29,7 @@ class TensorParallel:
     Queries, keys and values stay one product: its rows are ordered so that each rank's are its heads'.
     """
 
-    def __init__(self, plan: Plan, _rank: int, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, plan: Plan, _rank: int, weights: Mapping[str, Tensor]) -> None:
         size = plan.layout.size("tensor")
         self.cut, self.clip = plan.sequence_parallel, plan.optimizer.clip
         mesh = init_device_mesh("cpu", (size,))
