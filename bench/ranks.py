@@ -175,6 +175,7 @@ def main(task: Path, out: Path) -> None:
     found = comm.to_rank_0(memory(case, size, worker.rank, name) if name else compare(case, size, worker.rank))
     if found is not None:
         out.write_text(json.dumps(found))
+    dist.barrier()  # a rank that leaves early can abort the others' closing groups
     comm.stop()
 
 
