@@ -1,6 +1,8 @@
 """Going on from a checkpoint: all ranks look for the last complete one, and each loads its part of it."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,28 +26,31 @@ class Resumed:
     changed: list[str] = field(default_factory=list)
 
 
-def resume(plan: Plan, stage: TorchStage, run: Path, samples: int) -> Resumed | None:
+def resume(
+    plan: Plan,
+    stage: TorchStage,
+    run: Path,
+    samples: int,
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Resumed | None:
     """Go on from the newest checkpoint that is as it was written: the job's own, or one that it names.
 
     Every rank calls it, and reads some of the files for their checksums. None where there is none: the job starts at
-    its first step. `samples`: of one epoch of the training data. PlanError where the job does not go on from what is
-    there, JobError where all that is there is damaged.
+    its first step. `samples`: of one epoch of the training data; `reading` is entered while files are read. PlanError
+    where the job does not go on from what is there, JobError where all that is there is damaged.
     """
     directory = checkpoints.folder(plan.checkpoint.directory, plan.name, run)
     names = json.loads(comm.from_rank_0(lambda: json.dumps(_candidates(directory, plan.checkpoint.resume))))
     skipped: dict[str, str] = dict(json.loads(comm.from_rank_0(lambda: json.dumps(_unfinished(directory)))))
-    chosen = None
-    for path in map(Path, names):
-        if not (why := _damage(plan, path, stage.rank)):
-            chosen = path
-            break
-        skipped[path.name] = why
-    if chosen is None:
-        if names:
-            said = "".join(f"\n  {name}: {why}" for name, why in skipped.items())
-            raise JobError(f"no checkpoint can be gone on from. Move them away to train from the first step.{said}")
+    if not names:
         return None
-    return _load(plan, stage, chosen, skipped, samples)
+    with reading():
+        for path in map(Path, names):
+            if not (why := _damage(plan, path, stage.rank)):
+                return _load(plan, stage, path, skipped, samples)
+            skipped[path.name] = why
+    said = "".join(f"\n  {name}: {why}" for name, why in skipped.items())
+    raise JobError(f"no checkpoint can be gone on from. Move them away to train from the first step.{said}")
 
 
 def _candidates(directory: Path, named: str | None) -> list[str]:

@@ -114,6 +114,8 @@ class Watch:
         finally:
             self.pulse(self.pulse.what, f"{what}: done")
             self.pulse.limit = limit
+            self._beat()
+            self._ask(self._say)  # or a rank that is stopped right behind a save would be excused for ever
 
     def _watch(self) -> None:
         look_at = 0.0

@@ -64,8 +64,8 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             pulse("start", "reading the data")
             part, (train, held_out) = _slice(plan, worker.rank), _samples(plan)
             validation = _validation(held_out, part)
-            with watch.saving("reading a checkpoint"):
-                found = resume(plan, stage, directory, train.num_samples)
+            reading = partial(watch.saving, "reading a checkpoint")
+            found = resume(plan, stage, directory, train.num_samples, reading)
             if stage.step >= plan.train.steps:
                 _nothing_left(found, worker, directory)
                 return directory

@@ -64,10 +64,3 @@ def test_the_next_five_losses_are_those_of_the_run_that_was_not_interrupted(play
     for each in others:
         assert each["resumed"] == 3
         assert each["losses"] == pytest.approx(first["losses"][3:], abs=1e-10, rel=0)
-
-
-def test_a_loss_of_the_first_weights_would_be_another(played):
-    """DeepSpeed #6691: a resume that restarts from scratch unnoticed."""
-    for chain in played.values():
-        losses = next(iter(chain.values()))["losses"]
-        assert abs(losses[3] - losses[0]) > 1e-4
