@@ -114,8 +114,15 @@ class FlatUnit:
             self.params.untyped_storage().resize_(0)
 
     def clear(self) -> None:
-        """Gradients of zero, for a new step."""
-        self.own_grads.zero_() if self.placed.grads.cut else self.grads.zero_()
+        """Forget the gradients, for a new step; sums of which the rank keeps its part have no memory until `sums`."""
+        if self.placed.grads.cut:
+            self.own_grads.untyped_storage().resize_(0)
+        else:
+            self.grads.zero_()
+
+    def sums(self) -> bool:
+        """Whether there are sums of this step to add to; memory for the first if there are none."""
+        return not _allocate(self.own_grads)
 
     def collect(self) -> None:
         """Whole gradients to add to: those there are, else memory with zeros."""

@@ -208,8 +208,9 @@ class TorchStage:
             return self.comm.all_reduce(flat.grads, ranks, self._reduced)
         if not flat.placed.grads.cut:
             return self.comm.reduce_scatter(flat.own_grads, flat.grads, ranks, self._reduced)
+        adding = flat.sums()
         return self.comm.reduce_scatter(
-            flat.own_grads, flat.grads, ranks, self._reduced, adding=True, then=flat.scatter
+            flat.own_grads, flat.grads, ranks, self._reduced, adding=adding, then=flat.scatter
         )
 
     def total(self) -> Transfer:
