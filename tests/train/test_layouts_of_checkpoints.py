@@ -14,7 +14,7 @@ BATCH, MICROBATCH = 24, 2
 # tensor, pipeline, data, chunks, ZeRO's stage; the rows of a vocabulary of 97 are padded over 2 and 4 tensor ranks
 CHAINS = {
     "gpt": [(2, 2, 1, 1, 0), (1, 2, 2, 1, 1), (4, 1, 1, 1, 0), (1, 1, 4, 1, 3), (1, 1, 3, 1, 2)],
-    "llama": [(1, 2, 2, 2, 3), (2, 1, 2, 1, 0), (1, 1, 1, 1, 0), (1, 4, 1, 1, 0)],
+    "llama": [(1, 2, 2, 2, 3), (2, 1, 1, 1, 0)],
 }
 LLAMA = {"key_value_heads": 4, "tied": False, "unit_bytes": 10**6, "sequence_parallel": False}
 DROPPED = {"hidden_dropout": 0.1}
