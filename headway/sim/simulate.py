@@ -6,7 +6,7 @@ from headway.plan.memory import states
 from headway.plan.plan import Plan
 from headway.plan.work import Work, work
 from headway.schedule import graph as graphs
-from headway.schedule.action import pack
+from headway.schedule.action import Kind, pack
 from headway.schedule.graph import Graph
 from headway.schedule.operation import LANES, Lane
 from headway.schedule.program import Program
@@ -45,7 +45,7 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     number = np.concatenate([(copies + copy) * len(first) + kinds for copy in range(again)])
     times = np.tile(starts, again), np.tile(ends, again)
     done = [each for of_copy in works for each in of_copy]
-    held = holding.over_time(done, number, ranks, *times)
+    held = holding.over_time(done, number, ranks, np.tile(_taken(graph, starts, ends), again), times[1])
     peaks: dict[int, dict[str, Bytes]] = {rank: states(plan, rank) for rank in np.unique(ranks).tolist()}
     for rank, kind, size in held.peaks():
         peaks[rank][kind] = size
@@ -77,6 +77,14 @@ def _ranks(plan: Plan) -> Column:
     rank = plan.layout.rank
     copies = [(d, t) for d in range(data) for t in range(tensor)]
     return np.array([[rank({"data": d, "tensor": t, "pipeline": p}) for p in range(pipeline)] for d, t in copies])
+
+
+def _taken(graph: Graph, starts: Times, ends: Times) -> Times:
+    """When each operation takes its memory: at its start, a gather when it is issued, though its lane may be busy."""
+    computing = graph.lanes == _COMPUTE
+    last = np.maximum.accumulate(np.where(computing, np.arange(len(graph)), -1))  # the computing one before, or itself
+    issued = np.where((last >= 0) & (graph.ranks[last] == graph.ranks), ends[last], 0.0)
+    return np.where(graph.operations.of(Kind.UNSHARD), issued, starts)
 
 
 def _cores(plan: Plan, graph: Graph, ranks: Column) -> Shared | None:

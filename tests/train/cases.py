@@ -341,5 +341,5 @@ def combined_zeros() -> list[Case]:
 
 def sampled_zeros() -> list[Case]:
     """Each axis of `zeros` at each of its values."""
-    alike = [each for i, each in enumerate(zeros()[:64]) if i // 4 % 5 == 0]  # every fifth with its other stages
-    return [*alike, *timed_zeros()[3:], *combined_zeros()[::2]]
+    alike = [each for i, each in enumerate(zeros()[:64]) if i // 4 % 6 == 0]  # every sixth with its other stages
+    return [*alike, *timed_zeros()[3:6], *combined_zeros()[::3]]

@@ -47,10 +47,10 @@ class Slow(Saver):
 class Sleeper(TorchStage):
     """A stage whose forward falls asleep in the fourth step of rank 1."""
 
-    def forward(self, stage: int, microbatch: int) -> Done:
+    def forward(self, stage: int, microbatch: int, unit: str) -> Done:
         if self.rank == 1 and self.step == 3:
             time.sleep(600)
-        return super().forward(stage, microbatch)
+        return super().forward(stage, microbatch, unit)
 
 
 def plan() -> Plan:

@@ -65,7 +65,8 @@ class Faulty(TorchStage):
     def gather(self, unit: str) -> comm.Transfer:
         handle = super().gather(unit)
         cut = [each.params.untyped_storage().nbytes() for each in self.units.values() if each.placed.params.cut]
-        self.gathered = max(self.gathered, sum(cut))
+        if self.program.trains:
+            self.gathered = max(self.gathered, sum(cut))
         return handle
 
     def reduce(self, unit: str) -> comm.Transfer | Done:
@@ -79,8 +80,9 @@ class Faulty(TorchStage):
 
     def total(self) -> comm.Transfer:
         if self.spoiled:
-            unit = next(unit for unit in reversed(self.units.values()) if unit.unit.blocks)
-            unit.own_grads[len(unit.master) - 1] = math.nan
+            ends = [unit for unit in self.units.values() if unit.share.start < unit.share.stop == unit.unit.numel]
+            unit = next(unit for unit in reversed(ends) if unit.unit.blocks)
+            unit.own_grads[len(unit.master) - 1] = math.nan  # which this rank counts
         return super().total()
 
 
@@ -157,10 +159,11 @@ def one(case: Case, plan: Plan) -> dict[str, object]:
         lambda: 0.0,
         lambda _: None,
     )
+    kept = digests(stage.units)
     spoiled = fault(plan, trainer, tokens[places], targets[places]) if case.tensor > 1 else {"fault": None}
     return {
         "worst": worst,
-        **digests(stage.units),
+        **kept,
         "weights": {name: _raw(value).hex() for name, value in sorted((whole or {}).items())},
         "spans": result.spans,
         "null": null,
@@ -271,8 +274,8 @@ def main(cases: Path, out: Path) -> None:
                 store.set(f"found {number}", json.dumps(judge(plan, ranks)))
             dist.destroy_process_group()
     store.set(f"done {process}", "")
-    store.wait([f"done {r}" for r in range(world)])
-    if process == 0:
+    if process == 0:  # it keeps the store, so it is the last to leave
+        store.wait([f"done {r}" for r in range(world)])
         found: dict[str, list[object]] = {}
         for number, case in enumerate(every):
             found.setdefault(case.id, []).append(json.loads(store.get(f"found {number}")))

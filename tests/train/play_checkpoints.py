@@ -142,10 +142,10 @@ def main(cases: Path, folder: Path, out: Path) -> None:
             store.set(f"{chain} {number} {rank}", "")
             store.wait([f"{chain} {number} {r}" for r in range(int(os.environ["WORLD_SIZE"]))])
             before = here
-    if rank == 0:
-        out.write_text(json.dumps(found))
     store.set(f"done {rank}", "")
-    store.wait([f"done {r}" for r in range(int(os.environ["WORLD_SIZE"]))])
+    if rank == 0:  # it keeps the store, so it is the last to leave
+        store.wait([f"done {r}" for r in range(int(os.environ["WORLD_SIZE"]))])
+        out.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def masks(*, cut: bool) -> dict[str, list[list[tuple[list[int], str]]]]:
         stage.begin().wait()
         for microbatch in range(MICROBATCHES):
             with Masks() as seen:
-                stage.forward(0, microbatch)
+                stage.forward(0, microbatch, "")
             forward.append(seen.found)
             with Masks() as seen:
                 stage.backward(0, microbatch, "")

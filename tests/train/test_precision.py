@@ -131,7 +131,7 @@ def test_a_step_that_overflows_changes_no_weight_and_the_next_one_does(played):
 
 def test_the_optimizers_counters_stand_still_at_a_step_that_is_left_out_and_the_ranks_go_on(played):
     """Those of all four ranks are equal: `test_all_ranks_see_the_same_scale…`."""
-    assert _column(played, "ten overflows", "counters") == [[]] * 10 + [[1], [2], [3], [4]]
+    assert _column(played, "ten overflows", "counters") == [[0]] * 10 + [[1], [2], [3], [4]]
     assert _column(played, "bfloat16 skips", "counters") == [[1], [1], [2]]
     assert _column(played, "float16 fixed", "counters") == [[1], [1], [2]]
     assert _column(played, "ten overflows", "step") == list(range(1, 15))
