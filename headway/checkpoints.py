@@ -114,9 +114,18 @@ def named(path: Path) -> tuple[Path, ...]:
     )
 
 
+def asked(resume: str | None) -> tuple[Path, ...]:
+    """The checkpoints that a job's `checkpoint.resume` means, newest first; PlanError where it means none."""
+    if resume is None:
+        return ()
+    if not resume.strip():
+        raise PlanError("checkpoint.resume (--resume) is empty. Name a checkpoint, a directory of them, or a run's.")
+    return named(Path(resume).expanduser())
+
+
 def candidates(directory: Path, resume: str | None) -> tuple[Path, ...]:
     """What a job may go on from, newest first: its own checkpoints, and those that its `checkpoint.resume` means."""
-    found = dict.fromkeys((*newest_first(directory), *(named(Path(resume).expanduser()) if resume else ())))
+    found = dict.fromkeys((*newest_first(directory), *asked(resume)))
     return tuple(sorted(found, key=step_of, reverse=True))
 
 

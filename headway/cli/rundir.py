@@ -2,10 +2,11 @@
 
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.errors import PlanError
+from headway.errors import JobError, PlanError
 
 if TYPE_CHECKING:
     from headway.plan.plan import Plan
@@ -49,21 +50,24 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
 def _check(plan: "Plan", own: Path) -> bool:
     """Whether the job goes on from a checkpoint of its own; PlanError where it may not go on from the latest there is.
 
-    A first look, before any process starts: the workers look again, at every byte.
+    A first look, before any process starts: the workers look again, at every byte. JobError where all are damaged.
     """
     from headway import checkpoints
     from headway.plan import plan as plans
-    from headway.plan.resume import check, done
+    from headway.plan.resume import check, done, none_whole
 
+    if checkpoints.is_claimed(own):  # also where none is complete yet: what is being written there looks left over
+        raise PlanError(f"{own} is in use: a job that is running writes its checkpoints there. Wait for it, or end it.")
     mine, named = checkpoints.latest(own), plan.checkpoint.resume
-    found = checkpoints.candidates(own, named)
-    chosen = next(filter(checkpoints.is_complete, found), None)
+    found, damage = checkpoints.candidates(own, named), partial(checkpoints.damage, names=[checkpoints.PLAN])
+    chosen = next((path for path in found if not damage(path)), None)
+    if chosen is None and found:
+        raise JobError(none_whole({str(path): damage(path) or "" for path in found}))
     if chosen is None:
         return False
-    if checkpoints.is_claimed(own):
-        raise PlanError(f"{own} is in use: a job that is running writes its checkpoints there. Wait for it, or end it.")
     step = checkpoints.step_of(chosen)
-    if named and (one := checkpoints.named(Path(named)))[0] == Path(named) and checkpoints.step_of(one[0]) < step:
+    one = checkpoints.asked(named)[:1]
+    if named and one == (Path(named).expanduser(),) and checkpoints.step_of(one[0]) < step:
         raise PlanError(
             f"--resume {named} is asked for, but {chosen} is later, and would be gone on from next time. Move it away, "
             f"or choose another checkpoint.directory or run.directory."
