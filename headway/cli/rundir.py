@@ -1,5 +1,7 @@
 """The directory of a run: a new one, or that of the run that the job goes on with, if it may."""
 
+import errno
+import os
 import re
 import time
 from functools import partial
@@ -31,6 +33,8 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
     wanted = template.replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
     own = checkpoints.folder(plan.checkpoint.directory, plan.name, Path(wanted))
     goes_on = _check(plan, own) or again
+    if plan.checkpoint.directory is not None:
+        _make_writable(own)
     for attempt in range(1, 100):
         directory = Path(wanted if attempt == 1 else f"{wanted}-{attempt}")
         try:
@@ -45,6 +49,18 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
                     return directory
                 break
     raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
+
+
+def _make_writable(own: Path) -> None:
+    """Make a directory that the job names for its checkpoints: what is wrong with it is not heard hours later."""
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+        if not os.access(own, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(own))
+    except OSError as error:
+        raise PlanError(
+            f"checkpoint.directory {own} cannot be written ({error.strerror}). Choose one that you may write to."
+        ) from None
 
 
 def _check(plan: "Plan", own: Path) -> bool:

@@ -95,10 +95,8 @@ class Keeper:
         for saved in self._saver.ended():
             self._error = ""
             if saved.error:
-                self._error = (
-                    f"no checkpoint of step {saved.step}: {saved.error}. Free some space there, or name another "
-                    f"checkpoint.directory; the checkpoints before it are left as they are."
-                )
+                before = "the checkpoints before it are left as they are"
+                self._error = f"no checkpoint of step {saved.step}: {saved.error}; {before}."
             self._metrics.checkpoint(saved, self._stall, self._error)
             if self._error and self._plan.checkpoint.on_error == "stop":
                 self._stage.stop.asked = True  # all ranks vote, and end after the same step

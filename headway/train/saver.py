@@ -22,6 +22,7 @@ from headway.units import show_bytes
 if TYPE_CHECKING:
     from headway.train.dcp import Written
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what more space may help against
 POLLS = (0.005, 0.2)  # seconds between looks at what the other ranks say: at first, and at most
 
 
@@ -173,13 +174,16 @@ class Saver:
         return whole
 
     def _problem(self, at: Path, do: Callable[[], object]) -> str:
-        """Why something could not be done, in a sentence; empty if it was."""
+        """Why something could not be done, with what would help; empty if it was."""
         try:
             do()
         except OSError as error:
+            what = f"{error.filename or at} cannot be written ({error.strerror or error})"
+            if error.errno not in FULL:
+                return f"{what}. Name another checkpoint.directory, one that all nodes see and may write to"
             free = shutil.disk_usage(self.directory).free if self.directory.is_dir() else 0
             numbers = f"{show_bytes(self._wanted)} are wanted, {show_bytes(free)} are free"
-            return f"{error.filename or at} cannot be written ({error.strerror or error}): {numbers}"
+            return f"{what}: {numbers}. Free some space there, or name another checkpoint.directory"
         except Exception as error:
             return f"{at} cannot be written ({type(error).__name__}: {error})"
         return ""

@@ -71,3 +71,10 @@ def test_a_path_to_go_on_from_may_begin_with_the_home_directory(tmp_path, plan, 
     _save(plan, tmp_path / "kept", 8)
     with pytest.raises(PlanError, match=r"--resume ~/other/step-00000004 is asked for, but .* is later"):
         rundir.make(there)
+
+
+def test_a_directory_for_checkpoints_that_cannot_be_made_is_refused_before_any_step(tmp_path, plan):
+    (tmp_path / "kept").write_text("a file")
+    with pytest.raises(PlanError, match=rf"checkpoint\.directory {tmp_path}/kept cannot be written \(File exists\)\."):
+        rundir.make(plan)
+    assert not (tmp_path / "run").exists()
