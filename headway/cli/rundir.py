@@ -51,6 +51,11 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
     raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
 
 
+def _is_in(path: Path, directory: Path) -> bool:
+    """Whether a path is a checkpoint of this directory."""
+    return path.is_dir() and path.parent.resolve() == directory.resolve()
+
+
 def _make_writable(own: Path) -> None:
     """Make a directory that the job names for its checkpoints: what is wrong with it is not heard hours later."""
     try:
@@ -82,8 +87,7 @@ def _check(plan: "Plan", own: Path) -> bool:
     if chosen is None:
         return False
     step = checkpoints.step_of(chosen)
-    one = checkpoints.asked(named)[:1]
-    if named and one == (Path(named).expanduser(),) and checkpoints.step_of(one[0]) < step:
+    if named and _is_in(Path(named).expanduser(), own) and checkpoints.step_of(checkpoints.asked(named)[0]) < step:
         raise PlanError(
             f"--resume {named} is asked for, but {chosen} is later, and would be gone on from next time. Move it away, "
             f"or choose another checkpoint.directory or run.directory."

@@ -28,6 +28,10 @@ def _save(plan, directory, step):
     )
 
 
+def _resuming(plan, path):
+    return replace(plan, checkpoint=replace(plan.checkpoint, resume=path))
+
+
 def _harm(path):
     text = (path / checkpoints.PLAN).read_text()
     (path / checkpoints.PLAN).write_text(text.replace("{", "[", 1))
@@ -65,12 +69,20 @@ def test_a_directory_that_a_running_job_writes_into_is_refused_also_before_its_f
 
 def test_a_path_to_go_on_from_may_begin_with_the_home_directory(tmp_path, plan, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    other = _save(plan, tmp_path / "other", 4)
-    there = replace(plan, checkpoint=replace(plan.checkpoint, resume=f"~/other/{other.name}"))
+    path = _save(plan, tmp_path / "kept", 4)
+    there = _resuming(plan, f"~/kept/{path.name}")
     assert rundir.make(there) == tmp_path / "run"
     _save(plan, tmp_path / "kept", 8)
-    with pytest.raises(PlanError, match=r"--resume ~/other/step-00000004 is asked for, but .* is later"):
+    with pytest.raises(PlanError, match=r"--resume ~/kept/step-00000004 is asked for, but .* is later"):
         rundir.make(there)
+
+
+def test_a_job_that_began_at_anothers_checkpoint_goes_on_from_its_own_later_one(tmp_path, plan):
+    """The same command again, as a requeued job is started."""
+    there = _resuming(plan, str(_save(plan, tmp_path / "other", 4)))
+    assert rundir.make(there) == tmp_path / "run"
+    _save(plan, tmp_path / "kept", 8)
+    assert rundir.make(there) == tmp_path / "run"
 
 
 def test_a_directory_for_checkpoints_that_cannot_be_made_is_refused_before_any_step(tmp_path, plan):
