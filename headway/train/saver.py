@@ -116,12 +116,15 @@ class Saver:
 
     def _save(self, number: int, parts: Sequence[Part], made: Manifest, plan: str) -> None:
         start = time.monotonic()
-        nothing = Saved(made.step, str(checkpoints.path_of(self.directory, made.step)))
+        nothing, words = Saved(made.step, str(checkpoints.path_of(self.directory, made.step))), None
         try:
             self._store = self._store or self._connect()
-            saved = self._written(_Words(self._store, number), parts, made, plan)
+            words = _Words(self._store, number)
+            saved = self._written(words, parts, made, plan)
         except Exception as error:
             saved = replace(nothing, error=f"{type(error).__name__}: {error}")
+            if words is not None:
+                self._give_up(words, saved)
         self._ended.append(replace(saved, seconds=time.monotonic() - start))
 
     def _written(self, words: "_Words", parts: Sequence[Part], made: Manifest, plan: str) -> Saved:
@@ -152,6 +155,15 @@ class Saver:
             ended = Saved(made.step, str(path), sum(each.bytes for each in done), error=problem)
             words.say("end", json.dumps(asdict(ended)))
         return Saved(**json.loads(words.hear("end")))
+
+    def _give_up(self, words: "_Words", saved: Saved) -> None:
+        """Say what the others wait for after an error that nobody has foreseen: they would wait for ever."""
+        with contextlib.suppress(Exception):
+            if self.rank == 0:
+                words.say("begin", saved.error)
+                words.say("end", json.dumps(asdict(saved)))
+            else:
+                words.say(f"rank {self.rank}", saved.error)
 
     def _make(self, at: Path) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -261,6 +261,15 @@ def test_a_rank_that_cannot_write_keeps_all_from_having_a_checkpoint(tmp_path, m
     assert _names(tmp_path) == []
 
 
+@pytest.mark.parametrize("where", ["_dumps", "_loads"])
+def test_an_error_that_nobody_has_foreseen_keeps_no_rank_waiting(tmp_path, monkeypatch, where):
+    def fails(_):
+        raise SystemError("unforeseen")
+
+    monkeypatch.setattr("headway.train.saver." + where, fails)
+    assert _save(_savers(tmp_path, 3), _tensors(), 1).error == "SystemError: unforeseen"
+
+
 def test_killed_at_any_moment_of_a_save_it_leaves_the_one_before_or_a_complete_one(tmp_path):
     """Twenty processes that save, each killed at another moment; what is found afterwards is never half written."""
     done = subprocess.run(
