@@ -181,9 +181,10 @@ def is_complete(path: Path) -> bool:
     return True
 
 
-def latest(directory: Path) -> Path | None:
-    """The newest one with all its files, found by looking."""
-    return next((path for path in newest_first(directory) if is_complete(path)), None)
+def latest(directory: Path, step: int | None = None) -> Path | None:
+    """The newest one with all its files, found by looking; of a step up to `step`, if one is given."""
+    found = (path for path in newest_first(directory) if step is None or step_of(path) <= step)
+    return next(filter(is_complete, found), None)
 
 
 def commit(directory: Path, made: Manifest) -> Path:

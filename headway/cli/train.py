@@ -207,10 +207,11 @@ def _finish(directory: Path, as_json: bool) -> None:
 
 
 def _kept(run: "Run") -> Path | None:
-    """The last complete checkpoint of a run."""
+    """The last complete checkpoint of a run. Later ones than its own steps were found damaged when it started."""
     from headway import checkpoints
 
-    return checkpoints.latest(checkpoints.folder(run.plan.checkpoint.directory, run.plan.name, run.directory))
+    found = checkpoints.folder(run.plan.checkpoint.directory, run.plan.name, run.directory)
+    return checkpoints.latest(found, run.summary["steps"])
 
 
 def _print(run: "Run") -> None:
