@@ -114,9 +114,18 @@ def named(path: Path) -> tuple[Path, ...]:
     )
 
 
+def asked(resume: str | None) -> tuple[Path, ...]:
+    """The checkpoints that a job's `checkpoint.resume` means, newest first; PlanError where it means none."""
+    if resume is None:
+        return ()
+    if not resume.strip():
+        raise PlanError("checkpoint.resume (--resume) is empty. Name a checkpoint, a directory of them, or a run's.")
+    return named(Path(resume).expanduser())
+
+
 def candidates(directory: Path, resume: str | None) -> tuple[Path, ...]:
     """What a job may go on from, newest first: its own checkpoints, and those that its `checkpoint.resume` means."""
-    found = dict.fromkeys((*newest_first(directory), *(named(Path(resume).expanduser()) if resume else ())))
+    found = dict.fromkeys((*newest_first(directory), *asked(resume)))
     return tuple(sorted(found, key=step_of, reverse=True))
 
 
@@ -172,9 +181,10 @@ def is_complete(path: Path) -> bool:
     return True
 
 
-def latest(directory: Path) -> Path | None:
-    """The newest one with all its files, found by looking."""
-    return next((path for path in newest_first(directory) if is_complete(path)), None)
+def latest(directory: Path, step: int | None = None) -> Path | None:
+    """The newest one with all its files, found by looking; of a step up to `step`, if one is given."""
+    found = (path for path in newest_first(directory) if step is None or step_of(path) <= step)
+    return next(filter(is_complete, found), None)
 
 
 def commit(directory: Path, made: Manifest) -> Path:

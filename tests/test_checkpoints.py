@@ -89,6 +89,7 @@ def test_the_latest_is_found_by_looking_and_what_is_unfinished_is_none(tmp_path)
     (tmp_path / "step-4").write_text("a file")
     assert [checkpoints.step_of(path) for path in checkpoints.newest_first(tmp_path)] == [100_000_000, 10, 9]
     assert checkpoints.step_of(checkpoints.latest(tmp_path)) == 100_000_000
+    assert checkpoints.step_of(checkpoints.latest(tmp_path, 99)) == 10
 
 
 def test_the_last_k_complete_ones_are_kept_and_a_damaged_one_is_not_one_of_them(tmp_path):

@@ -35,17 +35,13 @@ def inspect(directory: Path, as_json: bool) -> int:
     Example:
       headway checkpoint inspect runs/stdlib-20261129-120000
 
-    Manifests and sizes are looked at, not every byte: see verify. Ends with status 1 if one cannot be gone on from.
+    Manifests, plans and sizes are looked at, not every byte: see verify. Ends with status 1 if one cannot be gone on
+    from.
     """
     from headway import checkpoints
-    from headway.checkpoints import DamagedError
 
-    found: dict[Path, Manifest | str] = {}
-    for path in checkpoints.named(directory):
-        try:
-            found[path] = checkpoints.manifest(path)
-        except DamagedError as error:
-            found[path] = str(error)
+    damage = {path: checkpoints.damage(path, [checkpoints.PLAN]) for path in checkpoints.named(directory)}
+    found: dict[Path, Manifest | str] = {path: why or checkpoints.manifest(path) for path, why in damage.items()}
     _print_checkpoints(found, as_json)
     return DAMAGED if any(isinstance(each, str) for each in found.values()) else 0
 

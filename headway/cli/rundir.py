@@ -1,11 +1,14 @@
 """The directory of a run: a new one, or that of the run that the job goes on with, if it may."""
 
+import errno
+import os
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.errors import PlanError
+from headway.errors import JobError, PlanError
 
 if TYPE_CHECKING:
     from headway.plan.plan import Plan
@@ -30,6 +33,8 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
     wanted = template.replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
     own = checkpoints.folder(plan.checkpoint.directory, plan.name, Path(wanted))
     goes_on = _check(plan, own) or again
+    if plan.checkpoint.directory is not None:
+        _make_writable(own)
     for attempt in range(1, 100):
         directory = Path(wanted if attempt == 1 else f"{wanted}-{attempt}")
         try:
@@ -46,24 +51,43 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
     raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
 
 
+def _is_in(path: Path, directory: Path) -> bool:
+    """Whether a path is a checkpoint of this directory."""
+    return path.is_dir() and path.parent.resolve() == directory.resolve()
+
+
+def _make_writable(own: Path) -> None:
+    """Make a directory that the job names for its checkpoints: what is wrong with it is not heard hours later."""
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+        if not os.access(own, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(own))
+    except OSError as error:
+        raise PlanError(
+            f"checkpoint.directory {own} cannot be written ({error.strerror}). Choose one that you may write to."
+        ) from None
+
+
 def _check(plan: "Plan", own: Path) -> bool:
     """Whether the job goes on from a checkpoint of its own; PlanError where it may not go on from the latest there is.
 
-    A first look, before any process starts: the workers look again, at every byte.
+    A first look, before any process starts: the workers look again, at every byte. JobError where all are damaged.
     """
     from headway import checkpoints
     from headway.plan import plan as plans
-    from headway.plan.resume import check, done
+    from headway.plan.resume import check, done, none_whole
 
+    if checkpoints.is_claimed(own):  # also where none is complete yet: what is being written there looks left over
+        raise PlanError(f"{own} is in use: a job that is running writes its checkpoints there. Wait for it, or end it.")
     mine, named = checkpoints.latest(own), plan.checkpoint.resume
-    found = checkpoints.candidates(own, named)
-    chosen = next(filter(checkpoints.is_complete, found), None)
+    found, damage = checkpoints.candidates(own, named), partial(checkpoints.damage, names=[checkpoints.PLAN])
+    chosen = next((path for path in found if not damage(path)), None)
+    if chosen is None and found:
+        raise JobError(none_whole({str(path): damage(path) or "" for path in found}))
     if chosen is None:
         return False
-    if checkpoints.is_claimed(own):
-        raise PlanError(f"{own} is in use: a job that is running writes its checkpoints there. Wait for it, or end it.")
     step = checkpoints.step_of(chosen)
-    if named and (one := checkpoints.named(Path(named)))[0] == Path(named) and checkpoints.step_of(one[0]) < step:
+    if named and _is_in(Path(named).expanduser(), own) and checkpoints.step_of(checkpoints.asked(named)[0]) < step:
         raise PlanError(
             f"--resume {named} is asked for, but {chosen} is later, and would be gone on from next time. Move it away, "
             f"or choose another checkpoint.directory or run.directory."

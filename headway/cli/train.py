@@ -79,7 +79,7 @@ def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
     directory = _prepare(plan, asked)
     follower = Follower(plan, directory, as_json)
     started = local.start(directory, plan.layout.world, max_restarts)
-    interrupted = False
+    interrupted = at_once = False
     try:
         with follower:
             _follow(started, follower, max_restarts)
@@ -87,9 +87,11 @@ def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
     except KeyboardInterrupt:
         interrupted = True
         follower.read()
-        _stop(started, stepping=follower.steps_seen > 0)
+        at_once = _stop(started, stepping=follower.steps_seen > 0)
+        follower.read()
     saved = (directory / "summary.json").exists()
-    if not interrupted and (started.process.returncode or not saved):
+    as_wanted = interrupted and (at_once or not local.ended_itself(started))
+    if not as_wanted and (started.process.returncode or not saved):
         raise local.failure(started)
     if not saved:
         click.echo("This run saved no weights.", err=True)
@@ -99,8 +101,8 @@ def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
         raise KeyboardInterrupt
 
 
-def _stop(started: "Started", *, stepping: bool) -> None:
-    """Stop at the end of the step; at a second Ctrl-C at once."""
+def _stop(started: "Started", *, stepping: bool) -> bool:
+    """Stop at the end of the step; at a second Ctrl-C at once, which is told."""
     from headway.launch import local
 
     saving = "at the end of the step … (Ctrl-C again to stop now, without saving)"
@@ -109,6 +111,8 @@ def _stop(started: "Started", *, stepping: bool) -> None:
         local.interrupt(started)
     except KeyboardInterrupt:
         local.end(started)
+        return True
+    return False
 
 
 def _follow(started: "Started", follower: "Follower", max_restarts: int) -> None:
@@ -203,10 +207,11 @@ def _finish(directory: Path, as_json: bool) -> None:
 
 
 def _kept(run: "Run") -> Path | None:
-    """The last complete checkpoint of a run."""
+    """The last complete checkpoint of a run. Later ones than its own steps were found damaged when it started."""
     from headway import checkpoints
 
-    return checkpoints.latest(checkpoints.folder(run.plan.checkpoint.directory, run.plan.name, run.directory))
+    found = checkpoints.folder(run.plan.checkpoint.directory, run.plan.name, run.directory)
+    return checkpoints.latest(found, run.summary["steps"])
 
 
 def _print(run: "Run") -> None:

@@ -105,6 +105,12 @@ def clear(directory: Path) -> None:
     (directory / "summary.json").unlink(missing_ok=True)
 
 
+def ended_itself(job: Started) -> bool:
+    """Whether a rank has ended the job for a reason of its own: a save that failed, a loss that is no number."""
+    reports = map(_read_json, job.log.glob("rank-*.error.json"))
+    return any(report.get("explained") and not report["lost_peer"] for report in reports)
+
+
 def failure(job: Started, attempt: int | None = None) -> HeadwayError:
     """What ended the job (or an attempt that was followed by another), naming the rank, its step and its last action.
 

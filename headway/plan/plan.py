@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from headway import layout as layouts
@@ -20,9 +21,11 @@ from headway.placement import Placement, State, zero
 from headway.plan.job import Checkpoint, Data, Optimizer, Run, Train
 from headway.plan.stages import SplitName
 from headway.schedule import schedule as schedules
+from headway.schedule.action import Kind
 from headway.schedule.check import check
 from headway.schedule.operation import Lane, Part, Parts
 from headway.schedule.program import Program
+from headway.schedule.row import Row
 from headway.schedule.schedule import Schedule
 from headway.units import Bytes
 
@@ -82,6 +85,10 @@ class Plan:
         wanted, found = [b.name for b in blocks(self.model)], [name for stage in self.stages for name in stage]
         if found != wanted:
             raise PlanError(f"the stages hold {len(found)} blocks, not the model's {len(wanted)} in order.")
+        if self.placement not in map(zero, range(4)):
+            raise PlanError(f"no stage of ZeRO places its state so: {self.placement}.")
+        if self.prefetch < 0:
+            raise PlanError(f"prefetch must not be negative, got {self.prefetch}.")
         tensor = self.layout.size("tensor")
         cut.check(self.model, tensor)
         if self.sequence_parallel:
@@ -222,7 +229,7 @@ def loads(text: str | bytes, where: str = "plan") -> Plan:
     try:
         plan = _ADAPTER.validate_json(text)
         for rows in (plan.schedule, plan.evaluation):
-            check(rows)
+            _check_parts(check(rows), plan)
         return plan
     except PlanError as error:
         raise PlanError(f"{where} is not a plan that Headway can play: {error}") from None
@@ -239,6 +246,24 @@ def read(path: Path) -> Plan:
     except OSError as error:
         problem = error.strerror or error
         raise PlanError(f"{path} cannot be read ({problem}). Make one with headway plan JOB --output FILE.") from None
+
+
+def _check_parts(rows: Schedule, plan: Plan) -> None:
+    """Refuse rows that do not gather, release and reduce as often as the placement of their stages' units has it."""
+    every, kinds = Row(rows.codes), (Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD)
+    counts = [np.bincount(every.stages[every.of(kind)], minlength=len(plan.stages)) for kind in kinds]
+    uses = plan.num_microbatches * (2 if rows.trains else 1)
+    for stage, each in enumerate(plan.parts):
+        once, cut = (any(p.gathers and p.cut_params is is_cut for p in each.shared) for is_cut in (False, True))
+        sums = any(p.reduces for p in each.shared) and rows.trains
+        often = any(p.cut_grads for p in each.shared)
+        wanted = once + cut * uses, cut * uses, sums * (plan.num_microbatches if often else 1)
+        for kind, count, times in zip(kinds, counts, wanted, strict=True):
+            if count[stage] != times:
+                raise PlanError(
+                    f"{rows.name} has {kind} of stage {stage} {count[stage]} times, but {times} times are right for "
+                    f"{plan.placement}. Change parallel.zero or whole_below in the job file, and plan again."
+                )
 
 
 def digest(plan: Plan) -> str:

@@ -1,5 +1,6 @@
 """Going on from a checkpoint: what a job may change against the plan that wrote it, and what it may not."""
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 from headway.errors import PlanError
@@ -39,6 +40,12 @@ def done(path: str, step: int) -> str:
     )
 
 
+def none_whole(damage: Mapping[str, str]) -> str:
+    """What is said where there are checkpoints, but none can be loaded; `damage`: name → why."""
+    said = "".join(f"\n  {name}: {why}" for name, why in damage.items())
+    return f"no checkpoint can be gone on from. Move them away to train from the first step.{said}"
+
+
 def _fixed(saved: Plan, plan: Plan) -> list[tuple[str, object, object]]:
     sizes = [each.name for each in fields(plan.model) if not each.name.endswith("_dropout")]
     return [
@@ -52,14 +59,14 @@ def _fixed(saved: Plan, plan: Plan) -> list[tuple[str, object, object]]:
 
 
 def _told(saved: Plan, plan: Plan) -> list[tuple[str, object, object]]:
-    """What changes the training, but is the user's to change: rates, number of steps, dropout, where the data lie."""
+    """What changes the training, but is the user's to change: rates, steps, dropout, smoothing, data's place."""
     found: list[tuple[str, object, object]] = [
         (f"optimizer.{each.name}", getattr(saved.optimizer, each.name), getattr(plan.optimizer, each.name))
         for each in fields(plan.optimizer)
     ]
     for section, names in (
         ("model", ("attention_dropout", "hidden_dropout")),
-        ("train", ("steps", "precision", "reduce_dtype", "loss_scale", "loss_scale_window")),
+        ("train", ("steps", "precision", "reduce_dtype", "label_smoothing", "loss_scale", "loss_scale_window")),
         ("data", ("path",)),
     ):
         then, now = getattr(saved, section), getattr(plan, section)

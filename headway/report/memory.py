@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from headway.cluster.spec import Cluster
 from headway.layout import Axis
+from headway.placement import zero
 from headway.plan import memory
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
@@ -108,5 +109,8 @@ def _remedies(plan: Plan, *, too_many_activations: bool) -> list[str]:
         states.append(f"more tensor ranks (parallel.tensor, now {plan.layout.size('tensor')})")
     if axis == "pipeline" and size >= plan.model.layers:
         states = states[1:]  # more stages than layers hold nothing
+    if (data := plan.layout.size("data")) > 1 and not plan.placement.params.cut:
+        stage = next(stage for stage in range(3) if zero(stage) == plan.placement)
+        states.insert(0, f"a higher parallel.zero (now {stage}; 3 cuts all states over the {data} data ranks)")
     first, then = (activations, states) if too_many_activations else (states, activations)
     return [*first, *then, "a smaller model, or devices with more memory"]

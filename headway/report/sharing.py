@@ -1,12 +1,14 @@
 """What the ranks that share weights move in a step to gather and reduce them, against plain data parallelism."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from headway.model.exchange import Call
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.plan.work import work
-from headway.schedule.action import Kind
+from headway.schedule.action import Action, Kind
+from headway.schedule.operation import Operation
 from headway.sim.cost import ROUNDS
 from headway.units import Bytes, show_bytes
 
@@ -48,22 +50,26 @@ def sharing_text(plan: Plan) -> str:
     kinds = [name for name in ("params", "grads", "optimizer") if getattr(plan.placement, name).cut]
     over = f"cut over {plan.layout.size('data')} data ranks"
     whole = f", {len(units) - len(cut)} of {len(units)} units whole" if len(cut) < len(units) else ""
+    times = found.sent / found.plain
+    much = f"{times:.2g}" if times < 10 else f"{times:,.0f}"
     return (
-        f"{', '.join(kinds)} {over}{whole}: {found.gathers} gathers and {sends}, "
-        f"{found.sent / found.plain:.2g} × as much as with nothing cut"
+        f"{', '.join(kinds)} {over}{whole}: {found.gathers} gathers and {sends}, {much} × as much as with nothing cut"
     )
 
 
 def _of(plan: Plan, rank: int) -> Sharing:
     row = plan.program.rows[plan.layout.coord(rank)["pipeline"]]
-    moving = [op for op in row if op.action.kind in {Kind.UNSHARD, Kind.REDUCE_GRAD}]
-    works = [work(plan, plan.program, rank, op) for op in moving]
-    sent = sum(_sent(call, len(done.group)) for done in works for call in done.calls)
+    # those of a unit move the same each time
+    moving = Counter((op.action.kind, op.part) for op in row[row.of(Kind.UNSHARD, Kind.REDUCE_GRAD).nonzero()[0]])
+    sent = 0.0
+    for (kind, unit), times in moving.items():
+        done = work(plan, plan.program, rank, Operation(Action(kind), unit))
+        sent += times * sum(_sent(call, len(done.group)) for call in done.calls)
     size = dtypes(plan.train).reduced.bytes
     whole = [(Call("all_reduce", Bytes(u.numel * size)), plan.num_sharing(u)) for u in plan.units_of_rank(rank)]
     plain = sum(_sent(call, ranks) for call, ranks in whole)
-    gathers = sum(op.action.kind is Kind.UNSHARD for op in moving)
-    return Sharing(rank, gathers, len(moving) - gathers, Bytes(round(sent)), Bytes(round(plain)))
+    gathers = sum(times for (kind, _), times in moving.items() if kind is Kind.UNSHARD)
+    return Sharing(rank, gathers, moving.total() - gathers, Bytes(round(sent)), Bytes(round(plain)))
 
 
 def _sent(call: Call, ranks: int) -> float:

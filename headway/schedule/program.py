@@ -120,12 +120,13 @@ class Program:
     def _with_gathers(self, row: Operations) -> Operations:
         """The row with the parameters gathered before they are needed, and those that are cut released after it.
 
-        What stays whole until the step ends is gathered at once, in the order in which it is needed. Of the cut ones
-        those that the next `prefetch` operations need are there as well: they are gathered while the one before
-        computes, and not released between two that both need them.
+        What stays whole until the step ends is gathered at once, in the order in which it is needed, before anything is
+        computed: who shares it may wait for it, and make only then what this rank computes first. Of the cut ones those
+        that the next `prefetch` operations need are there as well: they are gathered while the one before computes, and
+        not released between two that both need them.
         """
         slots = list(self._slots(row))
-        start = slots[0].place
+        start = int(np.flatnonzero(row.of(*NEEDS_PARAMETERS))[0])
         once: dict[str, Action] = {}
         for slot in slots:
             for name in slot.whole:

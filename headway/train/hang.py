@@ -233,7 +233,8 @@ def _place(position: Position, operation: str) -> str:
         return f"{position.what}: {operation}"  # something around the steps
     words = [_WORDS.get(action.kind, str(action.kind))]
     words += [f"stage {action.stage}"] if action.stage is not None else []
-    words += [f"micro-batch {action.microbatch}"] if action.microbatch is not None else []
+    numbered = "number" if action.kind in {Kind.UNSHARD, Kind.RESHARD} else "micro-batch"
+    words += [f"{numbered} {action.microbatch}"] if action.microbatch is not None else []
     return f"{position.what} at {operation} ({', '.join(words)})"
 
 

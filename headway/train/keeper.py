@@ -26,7 +26,7 @@ class Keeper:
         self, plan: Plan, stage: TorchStage, saver: Saver, watch: Watch, metrics: Metrics, samples: int
     ) -> None:
         self._plan, self._stage, self._saver, self._watch, self._metrics = plan, stage, saver, watch, metrics
-        self._samples = samples
+        self._samples, self._ranks = samples, tuple(range(plan.layout.world))
         self._snapshot: state.Snapshot | None = None
         self._step: int | None = stage.step or None  # of the last checkpoint: begun, or gone on from
         self._stall = 0.0  # seconds that it kept the training waiting
@@ -70,7 +70,8 @@ class Keeper:
 
     def _all_idle(self) -> bool:
         """Whether no rank is writing; asked in a collective, so that a rank that has died is noticed here too."""
-        return bool(comm.least(int(self._saver.idle), self._stage.device))
+        with self._watch.pulse.waiting("word that all have written", self._ranks):
+            return bool(comm.least(int(self._saver.idle), self._stage.device))
 
     def _save(self, *, asynchronous: bool) -> None:
         """Save the state at this step, once."""
@@ -81,7 +82,7 @@ class Keeper:
         if stage.step == self._step:
             return
         self._watch.pulse(self._watch.pulse.what, "copying the state for a checkpoint")
-        self._snapshot = self._snapshot or state.Snapshot(stage, comm.of_all_ranks(state.own(stage)))
+        self._snapshot = self._snapshot or self._first_snapshot()
         parts = self._snapshot.take(copied=asynchronous)
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         self._saver.begin(parts, state.manifest(stage, self._samples, self._digest, now), plans.dumps(self._plan))
@@ -91,14 +92,17 @@ class Keeper:
         self._stall = time.monotonic() - start
         self._hear()
 
+    def _first_snapshot(self) -> state.Snapshot:
+        with self._watch.pulse.waiting("word of what each rank keeps", self._ranks):
+            owned = comm.of_all_ranks(state.own(self._stage))
+        return state.Snapshot(self._stage, owned)
+
     def _hear(self) -> None:
         for saved in self._saver.ended():
             self._error = ""
             if saved.error:
-                self._error = (
-                    f"no checkpoint of step {saved.step}: {saved.error}. Free some space there, or name another "
-                    f"checkpoint.directory; the checkpoints before it are left as they are."
-                )
+                before = "the checkpoints before it are left as they are"
+                self._error = f"no checkpoint of step {saved.step}: {saved.error}; {before}."
             self._metrics.checkpoint(saved, self._stall, self._error)
             if self._error and self._plan.checkpoint.on_error == "stop":
                 self._stage.stop.asked = True  # all ranks vote, and end after the same step

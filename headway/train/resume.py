@@ -11,7 +11,7 @@ from headway.checkpoints import DamagedError
 from headway.errors import JobError, PlanError
 from headway.plan import plan as plans
 from headway.plan.plan import Plan
-from headway.plan.resume import check
+from headway.plan.resume import check, none_whole
 from headway.train import comm, state
 from headway.train.torch_stage import TorchStage
 
@@ -49,8 +49,7 @@ def resume(
             if not (why := _damage(plan, path, stage.rank)):
                 return _load(plan, stage, path, skipped, samples)
             skipped[path.name] = why
-    said = "".join(f"\n  {name}: {why}" for name, why in skipped.items())
-    raise JobError(f"no checkpoint can be gone on from. Move them away to train from the first step.{said}")
+    raise JobError(none_whole(skipped))
 
 
 def _candidates(directory: Path, named: str | None) -> list[str]:

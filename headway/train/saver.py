@@ -22,6 +22,7 @@ from headway.units import show_bytes
 if TYPE_CHECKING:
     from headway.train.dcp import Written
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what more space may help against
 POLLS = (0.005, 0.2)  # seconds between looks at what the other ranks say: at first, and at most
 
 
@@ -115,12 +116,15 @@ class Saver:
 
     def _save(self, number: int, parts: Sequence[Part], made: Manifest, plan: str) -> None:
         start = time.monotonic()
-        nothing = Saved(made.step, str(checkpoints.path_of(self.directory, made.step)))
+        nothing, words = Saved(made.step, str(checkpoints.path_of(self.directory, made.step))), None
         try:
             self._store = self._store or self._connect()
-            saved = self._written(_Words(self._store, number), parts, made, plan)
+            words = _Words(self._store, number)
+            saved = self._written(words, parts, made, plan)
         except Exception as error:
             saved = replace(nothing, error=f"{type(error).__name__}: {error}")
+            if words is not None:
+                self._give_up(words, saved)
         self._ended.append(replace(saved, seconds=time.monotonic() - start))
 
     def _written(self, words: "_Words", parts: Sequence[Part], made: Manifest, plan: str) -> Saved:
@@ -152,6 +156,15 @@ class Saver:
             words.say("end", json.dumps(asdict(ended)))
         return Saved(**json.loads(words.hear("end")))
 
+    def _give_up(self, words: "_Words", saved: Saved) -> None:
+        """Say what the others wait for after an error that nobody has foreseen: they would wait for ever."""
+        with contextlib.suppress(Exception):
+            if self.rank == 0:
+                words.say("begin", saved.error)
+                words.say("end", json.dumps(asdict(saved)))
+            else:
+                words.say(f"rank {self.rank}", saved.error)
+
     def _make(self, at: Path) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._claim is None:
@@ -173,13 +186,16 @@ class Saver:
         return whole
 
     def _problem(self, at: Path, do: Callable[[], object]) -> str:
-        """Why something could not be done, in a sentence; empty if it was."""
+        """Why something could not be done, with what would help; empty if it was."""
         try:
             do()
         except OSError as error:
+            what = f"{error.filename or at} cannot be written ({error.strerror or error})"
+            if error.errno not in FULL:
+                return f"{what}. Name another checkpoint.directory, one that all nodes see and may write to"
             free = shutil.disk_usage(self.directory).free if self.directory.is_dir() else 0
             numbers = f"{show_bytes(self._wanted)} are wanted, {show_bytes(free)} are free"
-            return f"{error.filename or at} cannot be written ({error.strerror or error}): {numbers}"
+            return f"{what}: {numbers}. Free some space there, or name another checkpoint.directory"
         except Exception as error:
             return f"{at} cannot be written ({type(error).__name__}: {error})"
         return ""

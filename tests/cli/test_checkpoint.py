@@ -87,6 +87,14 @@ def test_a_flipped_byte_is_found_by_reading_every_byte_only(run, capsys):
     assert [bool(each["damage"]) for each in json.loads(out)["checkpoints"]] == [True, False]
 
 
+def test_a_plan_that_is_not_as_it_was_written_is_damage_and_no_wrong_input(run, capsys):
+    plan = run / "checkpoints" / "step-00000008" / "plan.json"
+    plan.write_text(plan.read_text().replace("{", "[", 1))
+    status, out, err = _call(capsys, "inspect", plan.parent)
+    assert (status, err) == (1, "")
+    assert "cannot be gone on from: its plan.json is not as it was written" in out
+
+
 def test_a_missing_file_is_seen_at_once(run, capsys):
     (run / "checkpoints" / "step-00000004" / "__0_0.distcp").unlink()
     status, out, _ = _call(capsys, "inspect", run)

@@ -187,15 +187,27 @@ def test_a_killed_rank_brings_the_job_back_and_sigterm_saves_what_the_same_comma
     assert checkpoints.step_of(newest) == json.loads((run / "summary.json").read_text())["steps"]
 
 
+LIMIT = 200_000  # bytes of a file: enough for the weights, too few for them with two moments
+
+
+def _small():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
+
+
+def test_a_job_that_is_told_to_stop_and_cannot_save_says_so_with_status_1(tmp_path):
+    process = _start(_job(tmp_path, "{every: 0}", pipeline=1), preexec_fn=_small)
+    _wait_until(lambda: _steps(tmp_path / "run"), process)
+    process.terminate()
+    status, _, err = _end(process)
+    assert status == 1
+    step = json.loads((tmp_path / "run" / "summary.json").read_text())["steps"]
+    assert f"no checkpoint of step {step}: {tmp_path}/run/checkpoints/" in err
+
+
 @pytest.mark.parametrize("on_error", ["stop", pytest.param("continue", marks=pytest.mark.full)])
 def test_a_save_that_does_not_fit_stops_the_job_or_not_as_it_says(tmp_path, on_error):
     job = _job(tmp_path, f"{{every: 2, on_error: {on_error}}}", steps=8, pipeline=1)
-    limit = 200_000  # bytes of a file: enough for the weights, too few for them with two moments
-
-    def small():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    status, _, err = _end(_start(job, preexec_fn=small))
+    status, _, err = _end(_start(job, preexec_fn=_small))
     run = tmp_path / "run"
     assert status == 1
     assert (

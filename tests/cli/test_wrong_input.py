@@ -77,6 +77,16 @@ def test_a_path_without_checkpoints_to_go_on_from_is_refused(tmp_path, capsys, m
     assert not (tmp_path / "run").exists()
 
 
+def test_an_empty_word_to_go_on_from_does_not_start_a_new_training(tmp_path, capsys):
+    """As a shell's unset variable gives it."""
+    job = tmp_path / "job.yaml"
+    job.write_text(f"run: {{directory: {tmp_path}/run}}\ntrain: {{steps: 30}}\n")
+    assert "checkpoint.resume (--resume) is empty. Name a checkpoint" in _refused(
+        capsys, "train", str(job), "--resume", ""
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_directory_that_cannot_be_made_is_refused_with_its_path(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     job = tmp_path / "job.yaml"

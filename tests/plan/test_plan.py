@@ -20,6 +20,7 @@ _PARALLEL = st.fixed_dictionaries(
         "data": st.sampled_from([1, 2]),
         "schedule": st.sampled_from(["gpipe", "1f1b"]),
         "unit_bytes": st.sampled_from([1, 2**20, 2**40]),
+        "zero": st.integers(0, 3),
     }
 )
 
@@ -81,6 +82,11 @@ def test_the_digest_does_not_change_with_names_and_places(plan_of):
         ),
         ({"stages": (("embedding", "layers.0", "layers.1", "layers.2", "layers.3", "head"), ())}, "not in the last"),
         ({"evaluation": "# e\n1F0,1F1,1F2,1F3\n0F0,0F1,0F2,0F3\n"}, "has stages on other ranks than 1f1b"),
+        (
+            {"placement": dataclasses.replace(zero(3), optimizer=zero(0).optimizer)},
+            "no stage of ZeRO places its state so",
+        ),
+        ({"prefetch": -1}, "prefetch must not be negative, got -1"),
     ],
 )
 def test_a_plan_whose_parts_do_not_belong_together_is_refused(plan_of, change, says):
@@ -89,6 +95,15 @@ def test_a_plan_whose_parts_do_not_belong_together_is_refused(plan_of, change, s
         change = {"evaluation": schedules.parse(change["evaluation"])}
     with pytest.raises(PlanError, match=says):
         dataclasses.replace(plan, **change)
+
+
+@pytest.mark.parametrize(("planned", "edited"), [(0, 1), (0, 3), (3, 0), (2, 1), (1, 2), (2, 3)])
+def test_a_file_whose_rows_are_of_another_placement_is_refused(plan_of, planned, edited):
+    """Parameters that nobody gathers would be read where there is no memory."""
+    plan = plan_of(parallel={"zero": planned, "whole_below": 0})
+    text = plans.dumps(dataclasses.replace(plan, placement=zero(edited)))
+    with pytest.raises(PlanError, match=r"of stage 0 \d+ times, but \d+ times are right for params .* plan again"):
+        plans.loads(text)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"layout": 5}', '{"schedule": {}}', "null"])

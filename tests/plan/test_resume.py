@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import PlanError
-from headway.plan.resume import check, done
+from headway.plan.resume import check, done, none_whole
 
 JOB = {
     "model": {"preset": "gpt-tiny", "layers": 4},
@@ -80,16 +80,24 @@ def test_weights_are_never_rounded_to_a_narrower_type_but_may_go_on_in_a_wider(p
 
 
 def test_other_changes_are_told_one_by_one(plan_of):
-    job = {**JOB, "optimizer": {"lr": 1e-3, "betas": [0.9, 0.99]}, "train": {**JOB["train"], "steps": 300}}
+    train = {**JOB["train"], "steps": 300, "label_smoothing": 0.1}
+    job = {**JOB, "optimizer": {"lr": 1e-3, "betas": [0.9, 0.99]}, "train": train}
     told = check(plan_of(**JOB), plan_of(**job), "x")
     assert told == [
         "optimizer.lr: 0.0003 → 0.001",
         "optimizer.betas: [0.9, 0.95] → [0.9, 0.99]",
         "train.steps: 200 → 300",
+        "train.label_smoothing: 0.0 → 0.1",
     ]
 
 
 def test_a_job_that_has_done_all_its_steps_is_told_what_to_do():
     assert done("x/step-00000200", 200).startswith(
         "x/step-00000200 has done all 200 steps (train.steps): nothing is left"
+    )
+
+
+def test_where_none_is_whole_each_is_told_with_what_is_wrong():
+    assert none_whole({"step-00000008": "its .metadata is missing", "step-00000004": "it has no plan"}).endswith(
+        "to train from the first step.\n  step-00000008: its .metadata is missing\n  step-00000004: it has no plan"
     )

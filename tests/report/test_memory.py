@@ -2,6 +2,7 @@
 
 from headway.report.memory import collapse, fullest, misfit, recipe
 from headway.sim.simulate import simulate
+from headway.trace import Trace, as_columns
 from headway.units import Bytes
 
 
@@ -36,6 +37,15 @@ def test_a_misfit_names_the_place_the_excess_and_a_remedy(plan_of):
     assert " of 80.0 GiB, " in message
     assert "parallel.pipeline (now 2)" in message
     assert "train.microbatch (now 2)" in message
+
+
+def test_a_misfit_of_states_is_helped_by_a_higher_stage_of_zero_where_there_is_one(plan_of):
+    for stage, data, helps in ((0, 4, True), (2, 4, True), (3, 4, False), (0, 1, False)):
+        plan = plan_of(parallel={"zero": stage, "data": data, "pipeline": 1})
+        trace = Trace("predicted", as_columns([]), {0: {"parameters": Bytes(10**12)}})
+        message = misfit(plan, trace, fullest(trace, plan.cluster))
+        said = f"a higher parallel.zero (now {stage}; 3 cuts all states over the {data} data ranks)"
+        assert (said in message) == helps
 
 
 def test_the_recipe_is_sixteen_bytes_a_parameter_in_float32(plan_of):

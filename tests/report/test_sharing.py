@@ -38,3 +38,4 @@ def test_the_line_says_what_is_cut_and_what_it_costs(plan_of):
     text = sharing_text(_plan(plan_of, 3, whole_below="64KiB"))
     assert text.startswith("params, grads, optimizer cut over 4 data ranks, ")
     assert text.endswith("× as much as with nothing cut")
+    assert ", 128 × as much" in sharing_text(_plan(plan_of, 2, 255))

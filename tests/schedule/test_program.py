@@ -1,8 +1,9 @@
 """Programs: actions expanded to units where gathers and reductions overlap inside."""
 
+import numpy as np
 import pytest
 
-from headway.schedule import families, passes
+from headway.schedule import families, graph, passes
 from headway.schedule.operation import LANES, Lane, Part, Parts
 from headway.schedule.program import Program
 from headway.schedule.schedule import from_csv
@@ -160,3 +161,16 @@ def test_a_weight_that_two_ranks_share_is_gathered_once_on_each():
         ["0UNSHARD/tied"],
         ["1UNSHARD/tied"],
     ]
+
+
+def test_a_shared_weight_is_gathered_before_a_rank_computes_what_the_other_must_send_first():
+    """Rank 1 computes with the weight in its last stage only; its first one waits for rank 0, which waits for it."""
+    tied = [Part("tied", (user,), gathers=True, lane=Lane.SHARED) for user in ("a", "d")]
+    parts = (Parts(("a",), (tied[0],)), Parts(("b",)), Parts(("c",)), Parts(("d",), (tied[1],)))
+    bare = passes.add_messages(families.build("interleaved", pipeline=2, microbatches=2, chunks=2))
+    program = Program(passes.add_steps(passes.add_gathers(bare, frozenset({0, 3}))), parts)
+    for row in program.rows:
+        texts = [str(op) for op in row if op.part == "tied" or op.action.kind == "F"]
+        assert texts[0].endswith("UNSHARD/tied")
+    played = graph.build(program)
+    assert (graph.walk(played, np.zeros(played.num_events))[1] >= 0).all(), "the rows can finish"

@@ -311,13 +311,21 @@ def zeros() -> list[Case]:
                     sizes = {"hidden": hidden, "unit_bytes": units, "layers": 2, "steps": 5, "tied": hidden == 4}
                     one = Case(1, 1, data, "1f1b", microbatches, **sizes)
                     found += [replace(one, zero=stage, prefetch=(1, 0, 1, 2)[stage]) for stage in range(4)]
-    return [*found, *timed_zeros(), *combined_zeros()]
+    return [*found, *timed_zeros(), *awaited_zeros(), *combined_zeros()]
 
 
 def timed_zeros() -> list[Case]:
     """Reductions that overlap with nothing, and some that one rank starts late."""
     one = Case(1, 1, 2, "1f1b", 2, layers=2)
     return [replace(one, zero=stage, timing=timing) for stage in (1, 2, 3) for timing in ("", "at once", "late")]
+
+
+def awaited_zeros() -> list[Case]:
+    """A tied weight is cut and the layers are not: its last stage's rank computes others before it needs the weight."""
+    layers = {"layers": 2, "split": "Et||t|L"}
+    small = {"whole_below": 30_000}
+    found = [Case(2, 2, 2, "interleaved", 2, zero=stage, **small) for stage in (1, 3)]
+    return [*found, Case(2, 2, 2, "interleaved", 2, zero=2, **layers)]
 
 
 def combined_zeros() -> list[Case]:
@@ -342,4 +350,4 @@ def combined_zeros() -> list[Case]:
 def sampled_zeros() -> list[Case]:
     """Each axis of `zeros` at each of its values."""
     alike = [each for i, each in enumerate(zeros()[:64]) if i // 4 % 6 == 0]  # every sixth with its other stages
-    return [*alike, *timed_zeros()[3:6], *combined_zeros()[::3]]
+    return [*alike, *timed_zeros()[3:6], *awaited_zeros(), *combined_zeros()[::3]]

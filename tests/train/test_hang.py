@@ -198,3 +198,8 @@ def test_who_has_left_is_not_blamed_while_the_others_wait_to_leave_for_the_rank_
     gone = replace(_at(2, "gathering", what="end"), ended=True)
     both = [_at(rank, "gathering", **leaving) for rank in (1, 3)]
     assert _stands(plan, saving, both[0], gone, both[1]).causes == ()
+
+
+def test_a_gather_is_told_by_its_number_which_is_no_micro_batch(plan):
+    stands = str(_stands(plan, _at(0, "0UNSHARD5/layers.0", age=5.1)))
+    assert "at 0UNSHARD5/layers.0 (gather of parameters, stage 0, number 5)" in stands

@@ -181,14 +181,17 @@ def test_a_disk_without_room_is_told_with_path_wanted_and_free_bytes_before_anyt
     assert full.error.startswith(
         f"{tmp_path}/step-00000002.partial cannot be written (No space left on device): 1048576 TiB are wanted, "
     )
-    assert full.error.endswith(" are free")
+    assert full.error.endswith(" are free. Free some space there, or name another checkpoint.directory")
     assert _names(tmp_path) == []
 
 
 def test_two_jobs_do_not_write_into_one_directory(tmp_path):
     first, second = (_savers(tmp_path, 1) for _ in range(2))
     assert not _save(first, _tensors(), 1).error
-    assert "cannot be written (another job writes its checkpoints there): " in _save(second, _tensors(), 2).error
+    assert _save(second, _tensors(), 2).error == (
+        f"{tmp_path} cannot be written (another job writes its checkpoints there). Name another checkpoint.directory, "
+        f"one that all nodes see and may write to"
+    )
     first[0].close()
     assert not _save(second, _tensors(), 3).error
     assert _names(tmp_path) == ["step-00000001", "step-00000003"]
@@ -256,6 +259,15 @@ def test_a_rank_that_cannot_write_keeps_all_from_having_a_checkpoint(tmp_path, m
     saved = _save(_savers(tmp_path, 3), _tensors(), 1)
     assert saved.error == f"{tmp_path}/step-00000001.partial cannot be written (RuntimeError: a broken disk)"
     assert _names(tmp_path) == []
+
+
+@pytest.mark.parametrize("where", ["_dumps", "_loads"])
+def test_an_error_that_nobody_has_foreseen_keeps_no_rank_waiting(tmp_path, monkeypatch, where):
+    def fails(_):
+        raise SystemError("unforeseen")
+
+    monkeypatch.setattr("headway.train.saver." + where, fails)
+    assert _save(_savers(tmp_path, 3), _tensors(), 1).error == "SystemError: unforeseen"
 
 
 def test_killed_at_any_moment_of_a_save_it_leaves_the_one_before_or_a_complete_one(tmp_path):

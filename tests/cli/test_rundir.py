@@ -1,0 +1,92 @@
+"""The directory of a run that goes on: what is found at the first look, before any process starts."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from headway import checkpoints
+from headway.checkpoints import Manifest
+from headway.cli import rundir
+from headway.errors import JobError, PlanError
+from headway.plan import plan as plans
+
+
+@pytest.fixture
+def plan(tmp_path, plan_of):
+    return plan_of(checkpoint={"directory": str(tmp_path / "kept")}, run={"directory": str(tmp_path / "run")})
+
+
+def _save(plan, directory, step):
+    """A checkpoint without tensors."""
+    at = checkpoints.partial(directory, step)
+    at.mkdir(parents=True)
+    files = {checkpoints.PLAN: checkpoints.write(at / checkpoints.PLAN, plans.dumps(plan))}
+    numbers = {"step": step, "updates": step, "seed": 0, "samples": 9, "next_sample": 32 * step, "learning_rate": 1e-3}
+    return checkpoints.commit(
+        directory, Manifest(**numbers, loss_scale={}, layout="", plan="", written="", files=files)
+    )
+
+
+def _resuming(plan, path):
+    return replace(plan, checkpoint=replace(plan.checkpoint, resume=path))
+
+
+def _harm(path):
+    text = (path / checkpoints.PLAN).read_text()
+    (path / checkpoints.PLAN).write_text(text.replace("{", "[", 1))
+
+
+def test_a_checkpoint_whose_plan_is_damaged_is_passed_over_for_the_one_before(tmp_path, plan):
+    kept = tmp_path / "kept"
+    _save(plan, kept, 4)
+    _harm(_save(plan, kept, 8))
+    assert rundir.make(plan) == tmp_path / "run"
+
+
+def test_where_all_are_damaged_that_is_said_and_not_that_the_directory_is_full(tmp_path, plan):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "plan.json").write_text("{}")
+    path = _save(plan, tmp_path / "kept", 4)
+    _harm(path)
+    with pytest.raises(
+        JobError, match=f"no checkpoint can be gone on from.*\n  {path}: its plan.json is not as it was"
+    ):
+        rundir.make(plan)
+
+
+def test_a_directory_that_a_running_job_writes_into_is_refused_also_before_its_first_one_is_complete(tmp_path, plan):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    claim = checkpoints.claim(kept)
+    try:
+        with pytest.raises(PlanError, match=f"{kept} is in use: a job that is running writes its checkpoints there"):
+            rundir.make(plan)
+    finally:
+        os.close(claim)
+    assert rundir.make(plan) == tmp_path / "run"
+
+
+def test_a_path_to_go_on_from_may_begin_with_the_home_directory(tmp_path, plan, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = _save(plan, tmp_path / "kept", 4)
+    there = _resuming(plan, f"~/kept/{path.name}")
+    assert rundir.make(there) == tmp_path / "run"
+    _save(plan, tmp_path / "kept", 8)
+    with pytest.raises(PlanError, match=r"--resume ~/kept/step-00000004 is asked for, but .* is later"):
+        rundir.make(there)
+
+
+def test_a_job_that_began_at_anothers_checkpoint_goes_on_from_its_own_later_one(tmp_path, plan):
+    """The same command again, as a requeued job is started."""
+    there = _resuming(plan, str(_save(plan, tmp_path / "other", 4)))
+    assert rundir.make(there) == tmp_path / "run"
+    _save(plan, tmp_path / "kept", 8)
+    assert rundir.make(there) == tmp_path / "run"
+
+
+def test_a_directory_for_checkpoints_that_cannot_be_made_is_refused_before_any_step(tmp_path, plan):
+    (tmp_path / "kept").write_text("a file")
+    with pytest.raises(PlanError, match=rf"checkpoint\.directory {tmp_path}/kept cannot be written \(File exists\)\."):
+        rundir.make(plan)
+    assert not (tmp_path / "run").exists()
