@@ -28,6 +28,7 @@ fix: .venv/installed
 bench: .venv/installed
 	$(BIN)/python bench/trainer.py
 	$(BIN)/python bench/placement.py
+	$(BIN)/python bench/saving.py
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
