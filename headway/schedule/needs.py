@@ -163,11 +163,8 @@ class _Places:
 
     def before(self, places: Column, kind: Kind) -> Column:
         """The last operation of a kind before each place in its row."""
-        found = self.of(kind)
-        last = np.searchsorted(found, places) - 1
-        there = found[last] if len(found) else np.full(len(places), _NOTHING)
-        ranks = self._program.ranks
-        return np.where((last >= 0) & (ranks[there] == ranks[places]), there, _NOTHING)
+        found, ranks = self.of(kind), self._program.ranks
+        return last_before(places, ranks[places], found, ranks[found])
 
     def begin(self, places: Column) -> Column:
         """The BEGIN of the rank of each place, wherever it is in the row."""
