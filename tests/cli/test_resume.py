@@ -4,15 +4,16 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from headway import checkpoints
 from headway.cli.main import main
+from tests.cli.running import end
+from tests.cli.running import start as _start
 
 pytestmark = pytest.mark.dist
 # float16 with a scale that moves every third step, dropout, threads that read ahead, and an epoch of 5 steps
@@ -37,18 +38,7 @@ def _job(folder, checkpoint, *, steps=FOREVER, pipeline=2, precision="float32"):
     return path
 
 
-def _start(job, *words, **how):
-    command = [sys.executable, "-m", "headway", "train", str(job), *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
-
-
-def _end(process, timeout=120):
-    try:
-        out, err = process.communicate(timeout=timeout)
-    finally:
-        process.kill()
-    assert "Traceback" not in err
-    return process.returncode, out, err
+_end = partial(end, timeout=120)
 
 
 def _lines(run):

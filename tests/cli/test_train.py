@@ -13,6 +13,8 @@ import pytest
 
 from headway import checkpoints, chrome
 from headway.cli.main import main
+from tests.cli.running import end as _end
+from tests.cli.running import start as _start
 
 pytestmark = pytest.mark.dist
 JOB = """
@@ -38,20 +40,6 @@ def job(tmp_path):
         return path
 
     return write
-
-
-def _start(job, *words):
-    command = [sys.executable, "-m", "headway", "train", str(job), *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def _end(process, timeout=90):
-    try:
-        out, err = process.communicate(timeout=timeout)
-    finally:
-        process.kill()
-    assert "Traceback" not in err
-    return process.returncode, out, err
 
 
 def _wait_for_step(directory, step, timeout=60):
