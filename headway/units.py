@@ -14,22 +14,26 @@ FlopsPerSecond = NewType("FlopsPerSecond", float)
 
 
 class Dtype(StrEnum):
-    """The element types that a plan may name, in torch's spelling."""
+    """The element types that a plan may name, in torch's spelling; float8 is predicted, not trained."""
 
     FLOAT32 = "float32"
     FLOAT64 = "float64"
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
+    FLOAT8 = "float8"
 
     @property
     def bytes(self) -> Bytes:
         """Bytes of one element."""
-        return Bytes({Dtype.FLOAT32: 4, Dtype.FLOAT64: 8, Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2}[self])
+        return Bytes(_SIZES[self])
 
     @property
     def wide(self) -> "Dtype":
-        """The type for sums and small numbers of tensors of this one: float32 for the 16-bit ones, else itself."""
-        return Dtype.FLOAT32 if self.bytes == 2 else self
+        """The type for sums and small numbers of tensors of this one: float32 for the narrow ones, else itself."""
+        return Dtype.FLOAT32 if self.bytes <= 2 else self
+
+
+_SIZES = {Dtype.FLOAT32: 4, Dtype.FLOAT64: 8, Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT8: 1}
 
 
 _DECIMAL = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
