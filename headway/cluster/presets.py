@@ -1,4 +1,11 @@
-"""Clusters known by name, with the source of each number."""
+"""Devices and clusters known by name, read from devices.yaml, with the source of each number."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import yaml
 
 from headway.cluster.spec import Cluster, Device, Link
 from headway.env import machine_memory, num_cores, processor_flags
@@ -15,6 +22,24 @@ def preset(name: str) -> Cluster:
     return _PRESETS[name]()
 
 
+def device(name: str) -> Device:
+    """The device called `name`, in one of its spellings."""
+    entries = _named(_file())
+    if name not in entries:
+        raise PlanError(f"no device is called '{name}'. {nearest(name, entries)}")
+    return _device(*entries[name])
+
+
+def of_devices(device: Device, *, nodes: int, per_node: int, inside: str, network: BytesPerSecond) -> Cluster:
+    """A cluster of `nodes` with `per_node` devices each.
+
+    `inside`: the link between devices of a node by one of its names ('': the device's own); `network`: bytes a second
+    of each device's network card, of which collectives reach a share.
+    """
+    link = _link(inside or _named(_file())[device.name][1]["link"])
+    return Cluster(f"{nodes} × {per_node} {device.name}", nodes, per_node, device, link, _network("network", network))
+
+
 def local_cpu() -> Cluster:
     """This machine's cores and memory; ranks beyond the cores share them.
 
@@ -28,11 +53,10 @@ def local_cpu() -> Cluster:
     float32, float64 = FlopsPerSecond(150e9), FlopsPerSecond(75e9)
     amx = "amx_bf16" in processor_flags()
     slow, bfloat16 = FlopsPerSecond(1.2e9), FlopsPerSecond(1000e9 if amx else 1.2e9)
-    memory = machine_memory()
-    device = Device(
+    core = Device(
         "CPU core",
         "cpu",
-        memory,
+        machine_memory(),
         peak={
             Dtype.FLOAT32: float32,
             Dtype.FLOAT64: float64,
@@ -49,66 +73,80 @@ def local_cpu() -> Cluster:
         launch=Seconds(6e-6),
     )
     loopback = Link("gloo over loopback", Seconds(120e-6), BytesPerSecond(2e9))
-    return Cluster("local-cpu", 1, MAX_LOCAL_RANKS, device, loopback, loopback, shared_cores=num_cores())
-
-
-def _cuda(name: str, memory: str, float32: float, float64: float, half: float, bandwidth: str) -> Device:
-    """An NVIDIA device from its data sheet; products reach 80 % of the peak and streams 85 % (an assumption).
-
-    `half`: of the tensor cores in bfloat16 and in float16, without sparsity.
-    """
-    rates = {Dtype.FLOAT32: float32, Dtype.FLOAT64: float64, Dtype.BFLOAT16: half, Dtype.FLOAT16: half}
-    return Device(
-        name,
-        "cuda",
-        parse_bytes(memory),
-        peak={dtype: FlopsPerSecond(rate) for dtype, rate in rates.items()},
-        matmul={dtype: FlopsPerSecond(0.8 * rate) for dtype, rate in rates.items()},
-        memory_bandwidth=BytesPerSecond(0.85 * parse_bandwidth(bandwidth)),
-        launch=Seconds(5e-6),
-    )
+    return Cluster("local-cpu", 1, MAX_LOCAL_RANKS, core, loopback, loopback, shared_cores=num_cores())
 
 
 def _a100_80gb_hdr() -> Cluster:
     """The cluster of Narayanan et al. 2021, §5: DGX A100, NVLink 3 (300 GB/s a direction), one HDR NIC a GPU."""
-    device = _cuda("A100-80GB", "80GiB", 19.5e12, 9.7e12, 312e12, "2039GB/s")  # NVIDIA A100 data sheet, 2021; no TF32
-    nvlink = Link("NVLink 3", Seconds(5e-6), BytesPerSecond(parse_bandwidth("300GB/s") * 0.8))
-    hdr = Link("HDR InfiniBand", Seconds(8e-6), BytesPerSecond(parse_bandwidth("200Gbps") * 0.9))
-    return Cluster("a100-80gb-hdr", 384, 8, device, nvlink, hdr)
+    return _cluster("a100-80gb-hdr", "A100-80GB", 384, parse_bandwidth("200Gbps"), "HDR InfiniBand")
 
 
 def _h800_hpn() -> Cluster:
     """Alibaba HPN (Qian et al. 2024): 8 GPUs a host, NVLink 400 GB/s both ways together, 2 × 200 Gbps a GPU."""
-    device = _cuda("H800-80GB", "80GiB", 67e12, 1e12, 989e12, "3350GB/s")  # NVIDIA H800 data sheet, 2023
-    nvlink = Link("NVLink 4 (H800)", Seconds(5e-6), BytesPerSecond(parse_bandwidth("200GB/s") * 0.8))
-    nic = Link("2 × 200 Gbps RoCE", Seconds(8e-6), BytesPerSecond(parse_bandwidth("400Gbps") * 0.9))
-    return Cluster("h800-hpn", 1920, 8, device, nvlink, nic)
+    return _cluster("h800-hpn", "H800-80GB", 1920, parse_bandwidth("400Gbps"), "2 × 200 Gbps RoCE")
 
 
 def _ascend_910b() -> Cluster:
-    """Atlas 800T A2: 8 × Ascend 910B with 64 GB, HCCS full mesh (56 GB/s a pair), one 200 Gbps NIC an NPU.
+    """Atlas 800T A2: 8 × Ascend 910B with 64 GB, HCCS full mesh (56 GB/s a pair), one 200 Gbps NIC an NPU."""
+    return _cluster("ascend-910b", "Ascend-910B", 128, parse_bandwidth("200Gbps"), "200 Gbps RoCE")
 
-    16-bit: 313 TFLOP/s, the 910B3's figure in secondary sources; products reach of it what float32's reach.
-    """
-    half = (313e12, 233e12)
-    rates = {
-        Dtype.FLOAT32: (94e12, 70e12),
-        Dtype.FLOAT64: (1e12, 0.8e12),
-        Dtype.BFLOAT16: half,
-        Dtype.FLOAT16: half,
-    }
-    device = Device(
-        "Ascend 910B",
-        "npu",
-        Bytes(64 * 2**30),
-        peak={dtype: FlopsPerSecond(peak) for dtype, (peak, _) in rates.items()},
-        matmul={dtype: FlopsPerSecond(reached) for dtype, (_, reached) in rates.items()},
-        memory_bandwidth=BytesPerSecond(0.85 * 1.6e12),
-        launch=Seconds(10e-6),
+
+def _cluster(name: str, of: str, nodes: int, network: BytesPerSecond, card: str) -> Cluster:
+    each = device(of)
+    inside = _link(_named(_file())[of][1]["link"])
+    return Cluster(name, nodes, 8, each, inside, _network(card, network))
+
+
+def _device(name: str, entry: Mapping[str, Any]) -> Device:
+    def rates(key: str) -> dict[Dtype, FlopsPerSecond]:
+        return {Dtype(dtype): FlopsPerSecond(float(rate)) for dtype, rate in entry[key].items()}
+
+    forward, backward = map(float, entry["attention"])
+    return Device(
+        name,
+        entry["kind"],
+        parse_bytes(entry["memory"]),
+        peak=rates("peak"),
+        matmul=rates("products"),
+        memory_bandwidth=BytesPerSecond(float(entry["stream"])),
+        launch=Seconds(float(entry["launch"])),
+        processors=entry["processors"],
+        ramp=entry["ramp"],
+        attention=(forward, backward),
+        reserved=Bytes(parse_bytes(entry["reserved"])),
+        fragmented=entry["fragmented"],
+        sources=entry["sources"],
     )
-    hccs = Link("HCCS", Seconds(8e-6), BytesPerSecond(parse_bandwidth("196GB/s") * 0.8))
-    nic = Link("200 Gbps RoCE", Seconds(10e-6), BytesPerSecond(parse_bandwidth("200Gbps") * 0.9))
-    return Cluster("ascend-910b", 128, 8, device, hccs, nic)
+
+
+def _link(name: str) -> Link:
+    entries = _named(_file()["links"])
+    if name not in entries:
+        raise PlanError(f"no link inside a node is called '{name}'. {nearest(name, entries)}")
+    known, entry = entries[name]
+    return _reached(known, float(entry["bandwidth"]), entry)
+
+
+def _network(name: str, bandwidth: float) -> Link:
+    return _reached(name, bandwidth, _file()["network"])
+
+
+def _reached(name: str, bandwidth: float, entry: Mapping[str, Any]) -> Link:
+    reached = BytesPerSecond(bandwidth * entry["reached"])
+    return Link(name, Seconds(float(entry["latency"])), reached, Seconds(float(entry["call"])))
+
+
+def _named(entries: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Every spelling → (name, entry)."""
+    described = {name: entry for name, entry in entries.items() if name not in {"links", "network"}}
+    return {word: (name, entry) for name, entry in described.items() for word in (name, *entry.get("also", ()))}
+
+
+@lru_cache(maxsize=1)
+def _file() -> dict[str, Any]:
+    text = resources.files("headway.cluster").joinpath("devices.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
 
 
 _PRESETS = {

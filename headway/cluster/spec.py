@@ -1,10 +1,12 @@
 """Cluster: devices, nodes and links as frozen data."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headway.errors import PlanError
-from headway.units import Bytes, BytesPerSecond, Dtype, Flops, FlopsPerSecond, Seconds
+from headway.units import Bytes, BytesPerSecond, Dtype, FlopsPerSecond, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +14,14 @@ class Device:
     """One accelerator, or one process's share of a CPU.
 
     `peak` is the data sheet's figure (MFU is over it), `matmul` the rate that large matrix products reach,
-    `memory_bandwidth` what streaming kernels reach, `launch` the host's time to start one kernel.
+    `memory_bandwidth` what streaming kernels reach, `launch` the time that each kernel adds: on a CPU the host's to
+    start it, on an accelerator its own to begin and to drain.
+
+    An accelerator takes a product in tiles: `processors` of them at once (0: no tiles), each as deep as k and `ramp`
+    more elements, which is what filling and draining its pipeline costs. `attention` is the share of `peak` that its
+    best fused attention kernel reaches, forward and backward. `reserved`: bytes that the driver's context, libraries
+    and communicators take; `fragmented`: the share of the rest that its caching allocator cannot use.
+    `sources`: where these numbers are from.
     """
 
     name: str
@@ -22,27 +31,37 @@ class Device:
     matmul: dict[Dtype, FlopsPerSecond]
     memory_bandwidth: BytesPerSecond
     launch: Seconds
+    processors: int = 0
+    ramp: int = 0
+    attention: tuple[float, float] = (1.0, 1.0)
+    reserved: Bytes = Bytes(0)
+    fragmented: float = 0.0
+    sources: dict[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        rates = (*self.peak.values(), *self.matmul.values(), self.memory_bandwidth)
+        rates = (*self.peak.values(), *self.matmul.values(), self.memory_bandwidth, *self.attention)
         if not all(rate > 0 for rate in rates) or self.memory < 1 or self.launch < 0:
             raise PlanError(f"a device has rates and memory above 0 and no negative times, got {self}.")
+        if self.processors < 0 or self.ramp < 0 or self.reserved < 0 or not 0 <= self.fragmented < 1:
+            raise PlanError(f"a device has no negative processors, ramp or reserved memory, got {self}.")
 
-    def computing(self, flops: Flops, traffic: Bytes, kernels: int, dtype: Dtype) -> Seconds:
-        """How long it computes: products and traffic are added, since eager kernels do not overlap."""
-        return Seconds(flops / self.matmul[dtype] + traffic / self.memory_bandwidth + kernels * self.launch)
+    @property
+    def usable(self) -> Bytes:
+        """Memory that tensors may take."""
+        return Bytes(int((self.memory - self.reserved) * (1 - self.fragmented)))
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A way between two ranks: seconds = latency + bytes / bandwidth (the alpha-beta model)."""
+    """A way between two ranks: seconds = latency + bytes / bandwidth (the alpha-beta model), and `call` to begin."""
 
     name: str
     latency: Seconds
     bandwidth: BytesPerSecond
+    call: Seconds = Seconds(0.0)
 
     def __post_init__(self) -> None:
-        if not (self.bandwidth > 0 and self.latency >= 0):
+        if not (self.bandwidth > 0 and self.latency >= 0 and self.call >= 0):
             raise PlanError(f"a link has bandwidth above 0 and latency not below, got {self}.")
 
 
@@ -50,6 +69,7 @@ class Link:
 class Cluster:
     """Alike nodes of alike devices: ranks fill a node before the next one.
 
+    `inside` links two devices of a node, `between` is the network card that each device has, or its share of one.
     `shared_cores` is the number of cores that the ranks of a node compete for; 0 where each device computes on its own.
     """
 
@@ -90,3 +110,37 @@ class Cluster:
             full, rest = divmod(world, self.devices_per_node)
             devices = full * min(self.devices_per_node, self.shared_cores) + min(rest, self.shared_cores)
         return FlopsPerSecond(devices * self.device.peak[dtype])
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A ring of `ranks` over a cluster.
+
+    It crosses each node's border through the network cards of all its ranks there, so its bandwidth is theirs together,
+    but never more than that inside. `around`: the latencies of n − 1 messages one after another; `call`: to begin.
+    """
+
+    ranks: int
+    bandwidth: BytesPerSecond
+    around: Seconds
+    call: Seconds
+
+
+def ring(cluster: Cluster, ranks: Iterable[int]) -> Ring:
+    """The ring of `ranks`. Groups that communicate at once have cards of their own, since each device has its share."""
+    nodes = Counter(map(cluster.node, ranks))
+    return spread(cluster, nodes.total(), max(nodes.values()))
+
+
+def spread(cluster: Cluster, ranks: int, inside: int) -> Ring:
+    """The ring of so many ranks, at most `inside` of them on each node."""
+    inside = min(inside, ranks)
+    nodes = -(-ranks // inside)
+    if nodes == 1:
+        link = cluster.inside
+        return Ring(ranks, link.bandwidth, Seconds((ranks - 1) * link.latency), link.call)
+    link = cluster.between
+    crossing = min(nodes, ranks - 1)
+    around = crossing * link.latency + (ranks - 1 - crossing) * cluster.inside.latency
+    bandwidth = min(cluster.inside.bandwidth, inside * link.bandwidth)
+    return Ring(ranks, BytesPerSecond(bandwidth), Seconds(around), link.call)

@@ -33,9 +33,9 @@ def num_held(parameters: Iterable[Parameter], tensor: int) -> int:
     return sum(math.prod(held(p, tensor)) for p in parameters)
 
 
-def vocabulary(spec: ModelSpec, tensor: int) -> int:
-    """Rows of the vocabulary that each of `tensor` ranks holds, padding included."""
-    return -(-spec.vocabulary // tensor)
+def vocabulary(spec: ModelSpec, tensor: int, multiple: int = 1) -> int:
+    """Rows of the vocabulary that each of `tensor` ranks holds, padding included, a `multiple` of so many."""
+    return -(-spec.vocabulary // (tensor * multiple)) * multiple
 
 
 def check(spec: ModelSpec, tensor: int) -> None:

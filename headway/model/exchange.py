@@ -36,7 +36,7 @@ def forward(spec: ModelSpec, block: Block, sizes: Sizes) -> tuple[Call, ...]:
         case "layer":
             return (*gathered, *summed) * 2
         case "head":
-            numbers = sizes.batch * sizes.sequence * sizes.dtype.wide.bytes
+            numbers = sizes.tokens * sizes.dtype.wide.bytes
             loss = (numbers, (3 if sizes.smoothed else 2) * numbers)
             return (*gathered, *(Call("all_reduce", Bytes(each)) for each in loss))
         case _:
@@ -65,7 +65,7 @@ def backward(spec: ModelSpec, block: Block, sizes: Sizes) -> tuple[Call, ...]:
 
 def _around(spec: ModelSpec, sizes: Sizes) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
     """What happens to an activation where all ranks need all of it, and where their parts of a sum meet."""
-    size = Bytes(sizes.batch * sizes.sequence * spec.hidden * sizes.dtype.bytes)
+    size = Bytes(sizes.tokens * spec.hidden * sizes.dtype.bytes)
     if sizes.sequence_parallel:
         return (Call("all_gather", size),), (Call("reduce_scatter", size),)
     return (), (Call("all_reduce", size),)

@@ -46,6 +46,29 @@ def balanced(costs: Sequence[int], parts: int) -> Runs:
     return _runs([0, *reversed(cuts)])
 
 
+def of_alike(embedding: int, layer: int, head: int, count: int, parts: int) -> tuple[int, ...]:
+    """As `balanced` of `count` layers that cost alike, at once: the number of layers of each part.
+
+    >>> of_alike(1, 5, 2, 4, 2), of_alike(1, 5, 21, 14, 4)
+    ((2, 2), (5, 4, 5, 0))
+    """
+    if parts == 1:
+        return (count,)
+    most = -(-count // parts) + 2
+    best: tuple[int, int, tuple[int, ...]] | None = None
+    for first in range(min(most, count) + 1):
+        for last in range(min(most, count - first) + 1) if parts > 2 else (count - first,):
+            each, more = divmod(count - first - last, parts - 2) if parts > 2 else (0, 0)
+            dear, cheap = (each + 1) * layer if more else 0, each * layer if parts - 2 > more else 0
+            ends = embedding + first * layer, head + last * layer
+            squares = ends[0] ** 2 + ends[1] ** 2 + more * dear**2 + (parts - 2 - more) * cheap**2
+            middle = (*(each + 1 for _ in range(more)), *(each for _ in range(parts - 2 - more)))
+            found = max(*ends, dear, cheap), squares, (first, *middle, last)
+            best = min(best, found) if best else found
+    assert best
+    return best[2]
+
+
 def by_layers(counts: Sequence[int]) -> Runs:
     """Runs of the blocks embedding, layers, head for stages of so many layers each.
 

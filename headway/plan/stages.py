@@ -13,6 +13,7 @@ from headway.model.sizes import Sizes
 from headway.model.spec import ModelSpec
 from headway.model.split import balanced, by_layers
 from headway.plan.job import Data, Job, Parallel, Train
+from headway.plan.price import price
 
 BALANCED = "balanced"
 SplitName = Literal["balanced", "by hand"]
@@ -59,9 +60,8 @@ def _costs(job: Job, parallel: Parallel, model: ModelSpec, cluster: Cluster) -> 
     each = sizes(train, job.data, tensor=parallel.tensor, sequence_parallel=parallel.sequence_parallel)
     found = []
     for block in blocks(model):
-        one = cost(model, block, each)
-        seconds = device.computing(one.flops, one.traffic, one.kernels, train.precision)
-        found.append(round(seconds * _PICOSECONDS))
+        one = price(device, cost(model, block, each).forward, train.precision)
+        found.append(round(one.seconds * _PICOSECONDS))
     return found
 
 

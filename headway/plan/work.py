@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headway.model import exchange
-from headway.model.cost import Cost, cost, total
+from headway.model.cost import cost
 from headway.model.exchange import Call
+from headway.model.pieces import Cost, Effort, Product, total
 from headway.model.sizes import Sizes
 from headway.model.unit import Unit
 from headway.plan import stages
@@ -27,14 +28,18 @@ _NO_FLOPS, _NO_BYTES = Flops(0), Bytes(0)
 class Work:
     """What an operation does.
 
+    `flops` as papers count them; `products`, `attention`, `traffic` and `kernels` are those of an Effort.
     `edge` as in Span; `group` the ranks that take part in its collectives, `calls` those, one after another; `bytes`
     the size of the message, or of the collectives' buffers together.
     `takes` is allocated when it starts, `gives` freed when it ends: category → bytes.
     """
 
     flops: Flops = _NO_FLOPS
+    products: tuple[Product, ...] = ()
+    attention: Flops = _NO_FLOPS
     traffic: Bytes = _NO_BYTES
     kernels: int = 0
+    backward: bool = False
     edge: str = ""
     group: tuple[int, ...] = ()
     bytes: Bytes = _NO_BYTES
@@ -116,7 +121,7 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[:1]) else {}
     calls = [call for block in members for call in exchange.forward(model, block, sizes)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
-    return replace(both, flops=done.flops, traffic=done.traffic, kernels=done.kernels, takes=takes, gives=gives)
+    return _computing(both, done.flops, done.forward, takes, gives)
 
 
 def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
@@ -140,8 +145,22 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
         last = program.schedule.final.get(_stage(action)) == action
         calls += [call for u in units if last or plan.placed(u).grads.cut for call in _gradients_in_parts(plan, u)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
-    flops, traffic, kernels = Flops(2 * done.flops), Bytes(2 * done.traffic), 2 * done.kernels
-    return replace(both, flops=flops, traffic=traffic, kernels=kernels, takes=takes, gives=gives)
+    return replace(_computing(both, Flops(2 * done.flops), done.backward, takes, gives), backward=True)
+
+
+def _computing(
+    exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, Bytes], gives: dict[str, Bytes]
+) -> Work:
+    return replace(
+        exchanged,
+        flops=flops,
+        products=effort.products,
+        attention=effort.attention,
+        traffic=effort.traffic,
+        kernels=effort.kernels,
+        takes=takes,
+        gives=gives,
+    )
 
 
 def _units(plan: Plan, operation: Operation) -> list[Unit]:

@@ -129,6 +129,25 @@ def walk(graph: Graph, seconds: Times) -> tuple[Times, Times]:
     return np.where(ends < 0, -1.0, np.array(earliest)), ends
 
 
+def steps(graph: Graph) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """The events in an order in which each comes behind those that it waits for, with these: a graph to be walked often.
+
+    The graph must be one that can finish.
+    """
+    waiting, after = list(graph.waits), graph.after
+    before: list[list[int]] = [[] for _ in waiting]
+    ready, order = [event for event, count in enumerate(waiting) if not count], []
+    while ready:
+        event = ready.pop()
+        order.append((event, tuple(dict.fromkeys(before[event]))))
+        for other in after[event]:
+            before[other].append(event)
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+    return tuple(order)
+
+
 def explain(graph: Graph, done: Flags) -> str:
     """The text of a deadlock: each rank's place in its row and what it waits for, then the circle of waiting."""
     stuck: dict[int, int] = {}  # rank → its next operation

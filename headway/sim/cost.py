@@ -1,9 +1,11 @@
-"""Seconds of an operation on a cluster: products, traffic and kernel launches; latency plus bytes over bandwidth."""
+"""Seconds of an operation on a cluster: what the device computes, and what goes over links: latency plus bytes over bandwidth."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from headway.cluster.spec import Cluster, Link
-from headway.model.exchange import Collective
+from headway.cluster.spec import Cluster, Ring, ring
+from headway.model.exchange import Call, Collective
+from headway.model.pieces import Effort
+from headway.plan.price import price
 from headway.plan.work import Work
 from headway.units import Dtype, Seconds
 
@@ -12,23 +14,25 @@ ROUNDS: Mapping[Collective, int] = {"all_reduce": 2, "all_gather": 1, "reduce_sc
 
 
 def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:
-    """How long `work` takes once it starts: computing, then communicating.
-
-    A collective is a ring over its slowest link class: n − 1 messages of 1/n of the buffer to gather or to reduce and
-    scatter, twice as many to reduce for all (Thakur et al. 2005, §4). No contention.
-    """
-    computing = cluster.device.computing(work.flops, work.traffic, work.kernels, dtype)
+    """How long `work` takes once it starts: computing, then communicating. No contention."""
+    effort = Effort(work.products, work.attention, work.traffic, work.kernels)
+    computing = price(cluster.device, effort, dtype, backward=work.backward).seconds
     if not work.edge:
-        return Seconds(computing)
-    link = cluster.link(*work.group)
+        return computing
     if "→" in work.edge:
-        return Seconds(computing + link.latency + work.bytes / link.bandwidth)
-    return Seconds(computing + communicating(work, link))
+        link = cluster.link(*work.group)
+        return Seconds(computing + link.call + link.latency + work.bytes / link.bandwidth)
+    return Seconds(computing + collectives(work.calls, ring(cluster, work.group)))
 
 
-def communicating(work: Work, link: Link) -> Seconds:
-    """How long the collectives of `work` take over links of one class."""
-    n = len(work.group)
-    return Seconds(
-        sum(ROUNDS[call.kind] * (n - 1) * (link.latency + call.bytes / n / link.bandwidth) for call in work.calls)
-    )
+def collectives(calls: Iterable[Call], over: Ring) -> Seconds:
+    """How long `calls` take one after another.
+
+    Each is a ring: n − 1 messages of 1/n of the buffer to gather or to reduce and scatter, twice as many to reduce for
+    all (Thakur et al. 2005, §4), at the rate of the ring's narrowest place.
+    """
+    n = over.ranks
+    if n == 1:
+        return Seconds(0.0)
+    once = sum(over.call + ROUNDS[call.kind] * (over.around + (n - 1) / n * call.bytes / over.bandwidth) for call in calls)
+    return Seconds(once)

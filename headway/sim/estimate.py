@@ -1,19 +1,21 @@
-"""Estimate: seconds of a step and memory of a rank from an outline, in milliseconds: stages priced, a few periods played."""
+"""Estimate: a step's seconds and memory from an outline, in milliseconds: stages priced, a few periods played."""
 
 from dataclasses import dataclass
 
+from headway.model.pieces import Effort
+from headway.plan.price import price
+from headway.sim import footprint, pipeline, stages
 from headway.sim.outline import Outline
-from headway.units import Bytes, Seconds
+from headway.sim.stages import Stages
+from headway.units import Bytes, Dtype, Seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A predicted step.
 
-    `parts`: seconds of the slowest rank's step by what they are for ("products", "attention", "memory traffic",
-    "host", "recompute", "tensor exchange", "context exchange", "gathers", "gradients", "messages", "bubble",
-    "optimizer"), which add up to `seconds`. `memory`: category → bytes on the rank with the most, at its peak;
-    `worst_rank` that pipeline rank; `peak` its sum, and `room` what the device has.
+    `parts`: seconds of the busiest pipeline rank by what they are for, which add up to `seconds`. `memory`: category →
+    bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has for them.
     """
 
     seconds: Seconds
@@ -33,6 +35,67 @@ class Estimate:
         return self.peak <= self.room
 
 
-def estimate(outline: Outline) -> Estimate:
-    """The predicted step of `outline`."""
-    raise NotImplementedError
+def estimate(outline: Outline, *, whole: bool = False) -> Estimate:
+    """The predicted step of `outline`; `whole` plays every micro-batch where a few periods would do."""
+    each = stages.stages(outline)
+    played = pipeline.play(outline, each, whole=whole)
+    rank = max(range(outline.pipeline), key=lambda rank: played.busy[rank])
+    parts = _parts(outline, each, rank)
+    synced = max(_gradients(outline, each, rank) for rank in range(outline.pipeline))
+    updated = max(_update(outline, held) for held in each.numel)
+    parts |= {
+        "bubble": Seconds(max(0.0, played.makespan - played.busy[rank])),
+        "gradients": synced,
+        "optimizer": updated,
+    }
+    memory = [footprint.memory(outline, each, played.held, rank) for rank in range(outline.pipeline)]
+    worst = max(range(outline.pipeline), key=lambda rank: sum(memory[rank].values()))
+    seconds = Seconds(played.makespan + synced + updated)
+    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.usable)
+
+
+def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:
+    """Seconds of a rank's computing and exchanging in all micro-batches, by what they are for."""
+    found: dict[str, float] = {}
+    for stage in outline.stages_of(rank):
+        for way in (each.forward[stage], each.backward[stage]):
+            for kind, seconds in way.parts.items():
+                found[kind] = found.get(kind, 0.0) + outline.microbatches * seconds
+    return {kind: Seconds(seconds) for kind, seconds in found.items()}
+
+
+def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
+    """What of the sums over data and context ranks is not behind the last backward, and the shared embedding's sum."""
+    stack, numel = outline.stack, each.numel[rank]
+    last = each.backward[outline.stages_of(rank)[0]].seconds
+    found = 0.0
+    if outline.zero < 3:
+        over = outline.sharing()
+        kinds = ("all_reduce",) if outline.zero == 0 else ("reduce_scatter",)
+        found = stages.exchange(outline, over, kinds, numel * stack.reduced.bytes)
+        if "gradients" in stack.overlaps:
+            found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers // outline.pipeline))
+        if outline.zero:
+            found += stages.exchange(outline, over, ("all_gather",), numel * _PARAMETER)
+    elif outline.zero_ranks and outline.zero_ranks < outline.data * outline.context:
+        # the copies of each part are summed behind the last backward
+        over = outline.copies()
+        found = stages.exchange(outline, over, ("all_reduce",), numel // outline.zero_ranks * stack.reduced.bytes)
+        found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers))
+    if outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}:
+        found += stages.exchange(outline, outline.ends(), ("all_reduce",), each.embedding * stack.reduced.bytes)
+    return Seconds(found)
+
+
+_OVERLAPPED = 0.8  # of a backward during which gradients are ready to go: those of its first units wait for no other
+_PARAMETER = 2  # bytes of one in 16 bits
+
+
+def _update(outline: Outline, numel: int) -> Seconds:
+    """The optimizer: traffic of each parameter that the rank updates, and norm and casts of those that it holds."""
+    stack, device = outline.stack, outline.cluster.device
+    own = numel // outline.cuts("optimizer")
+    held = own if outline.zero == 3 else numel
+    traffic = own * stack.optimizer_bytes + held * (stack.grads.bytes + _PARAMETER)
+    kernels = 8 * outline.model.layers // outline.pipeline
+    return Seconds(price(device, Effort(traffic=Bytes(traffic), kernels=kernels), Dtype.FLOAT32).seconds + stack.host_step)

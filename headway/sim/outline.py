@@ -1,12 +1,16 @@
 """Outline: what a prediction needs to know of a job: its sizes and what ran it, without rows or units."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from headway.cluster.spec import Cluster
+from headway.cluster.spec import Cluster, Ring, spread
+from headway.model.exchange import Call
+from headway.model.sizes import Sizes
 from headway.model.spec import ModelSpec
+from headway.placement import State, zero
+from headway.sim.cost import collectives
 from headway.stack.spec import AttentionKernel, Stack
-from headway.units import Dtype
+from headway.units import Bytes, BytesPerSecond, Dtype, Seconds
 
 Recompute = Literal["none", "selective", "full", "op-level", "fraction"]
 
@@ -50,3 +54,74 @@ class Outline:
     def tokens(self) -> int:
         """Tokens of a step."""
         return self.microbatch * self.microbatches * self.data * self.sequence
+
+    @property
+    def dtype(self) -> Dtype:
+        """The type of activations, and of products that are not narrower."""
+        return Dtype.BFLOAT16 if self.products is Dtype.FLOAT8 else self.products
+
+    @property
+    def sizes(self) -> Sizes:
+        """One micro-batch on one rank."""
+        return Sizes(
+            self.microbatch,
+            self.sequence,
+            self.dtype,
+            self.tensor,
+            self.sequence_parallel and self.tensor > 1,
+            context=self.context,
+            narrow=self.products is Dtype.FLOAT8,
+            attention=self.attention,
+        )
+
+    @property
+    def cuts_of_sequence(self) -> int:
+        """Into how many parts tensor ranks cut the sequence outside of products and attention."""
+        return self.tensor if self.sequence_parallel else 1
+
+    def stages_of(self, rank: int) -> tuple[int, ...]:
+        """Stages of a pipeline rank."""
+        return tuple(range(rank, self.pipeline * self.chunks, self.pipeline))
+
+    def rank_of(self, stage: int) -> int:
+        """The pipeline rank of a stage."""
+        return stage % self.pipeline
+
+    def cuts(self, state: Literal["params", "grads", "optimizer"]) -> int:
+        """Over how many ranks a kind of state is cut."""
+        placed: State = getattr(zero(self.zero), state)
+        return (self.zero_ranks or self.data * self.context) if placed.cut else 1
+
+    def inside(self, ranks: int, *, stride: int) -> Ring:
+        """The ring of so many ranks, `stride` apart: axes from the fastest are tensor, context, data, pipeline."""
+        per_node = self.cluster.devices_per_node
+        return spread(self.cluster, ranks, max(1, per_node // stride))
+
+    def sharing(self) -> Ring:
+        """The ranks that sum gradients, or that share what ZeRO-3 cuts."""
+        over = self.inside(self.zero_ranks or self.data * self.context, stride=self.tensor)
+        if not self.stack.gathers_alone or self.zero < 3:
+            return over
+        return replace(over, bandwidth=BytesPerSecond(min(over.bandwidth, self.cluster.between.bandwidth)))
+
+    def copies(self) -> Ring:
+        """The ranks that hold the same part where ZeRO-3 cuts over some only."""
+        part = self.zero_ranks or 1
+        return self.inside(self.data * self.context // part, stride=self.tensor * part)
+
+    def ends(self) -> Ring:
+        """The first and the last pipeline rank."""
+        return self.inside(2, stride=self.world // self.pipeline)
+
+    def message_seconds(self) -> Seconds:
+        """How long activations take from one pipeline rank to the next.
+
+        Tensor ranks send a part each, and gather it where they hold whole ones (Narayanan et al. 2021, §4.1).
+        """
+        size = self.sizes.tokens * self.model.hidden * self.dtype.bytes
+        over = self.inside(2, stride=self.world // self.pipeline)
+        part = size // (self.tensor if self.stack.scatters_messages or self.sizes.sequence_parallel else 1)
+        taken = over.call + over.around + part / over.bandwidth
+        if part < size and not self.sizes.sequence_parallel:
+            taken += collectives([Call("all_gather", Bytes(size))], self.inside(self.tensor, stride=1))
+        return Seconds(taken)

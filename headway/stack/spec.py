@@ -1,5 +1,6 @@
 """Stack: what a training framework fuses, overlaps, keeps and costs the host, each entry with its reason."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -10,26 +11,36 @@ import yaml
 from headway.errors import PlanError, nearest
 from headway.units import Dtype, Seconds
 
-Fusion = Literal["norm", "rotary", "activation", "residual", "softmax", "loss", "cast"]
-Overlap = Literal["gradients", "gathers", "tensor"]
+Fusion = Literal["norm", "rotary", "activation", "residual", "cast", "gather"]
+Overlap = Literal["gradients", "gathers", "tensor", "regathers"]
 AttentionKernel = Literal["flash", "unfused", "explicit"]
+Split = Literal["even", "balanced", "running"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """The software of a job.
+    """The software of a job; what is not said is as in eager torch.
 
-    `fuses`: what takes one kernel where eager torch takes one an operator. `attention`: its kernel where the job names
-    none, and `attention_share` how much of the rate of the device's best flash kernel its own one reaches. `dropout`:
-    whether its published runs drop activations, with masks of a byte an element. `grads` is the type in which gradients
-    add up, `copies` whether it keeps the gradients of the parameters' type beside them, `reduced` what ranks sum.
-    `overlaps`: collectives behind computing: gradients behind the last backward, gathers (ZeRO-3) ahead of the use,
-    tensor ranks' behind their products. `gathers_alone`: its gathers use one network card of a node at a time.
-    `loss_bytes`: memory traffic of the loss for one logit, forward and backward together. `loss_keeps`: bytes that live
-    at its peak for one logit. `optimizer_bytes`: traffic of the update for one parameter. `host`: seconds that the host
-    needs to start a kernel; `host_call`: a collective; `host_step`: what a micro-batch costs it besides.
-    `pads_vocabulary`: to a multiple of this for each tensor rank. `balances`: stages are balanced by cost, else by
-    numbers of layers. `reasons`: for each of these, why it is so.
+    Computing. `fuses`: what takes one kernel where eager torch takes one an operator. `attention`: its kernel where the
+    job names none, and `attention_share` how much of the rate of the device's best fused kernel its own reaches.
+    `dropout`: whether it is trained with dropout, whose masks are kept, a byte an element. `loss_bytes`: memory traffic
+    of the loss for one logit, forward and backward together (0: as Headway's). `accumulate_bytes`: traffic of adding
+    one parameter's gradient to those before; `optimizer_bytes`: of updating one. `host`: seconds that the host takes to
+    start a kernel, `host_call`: to call a collective, `host_step`: for a micro-batch besides.
+
+    Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, tensor ranks'
+    exchange behind their products, or of it only what is gathered once more going backward. `scatters_messages`: tensor
+    ranks send a part of a message each (Narayanan et al. 2021, §4.1). `gathers_alone`: a gather goes through one network card of a node. `reduced`: the
+    type in which gradients are summed over ranks.
+
+    Memory. `grads`: the type in which gradients add up; `copies`: those in the parameters' type are kept beside them.
+    `params_wide`: cut parameters are kept in float32 only, and gathered in 16 bits. `keeps_unrotated`: queries,
+    keys and values are kept as the product gave them, beside what attention takes. `keeps_gate`: a gated unit keeps its
+    activation too. `loss_saves` and
+    `loss_peak`: bytes of the loss for one logit that live from forward to backward, and at most.
+
+    Layout. `pads_vocabulary`: to a multiple of this on each tensor rank. `splits`: stages have even numbers of layers, or
+    are balanced by time, or take blocks until their running FLOPs pass their share. `reasons`: for each of these, why.
     """
 
     name: str
@@ -37,20 +48,42 @@ class Stack:
     attention: AttentionKernel = "flash"
     attention_share: float = 1.0
     dropout: bool = False
-    grads: Dtype = Dtype.FLOAT32
-    copies: bool = False
-    reduced: Dtype = Dtype.FLOAT32
-    overlaps: frozenset[Overlap] = frozenset()
-    gathers_alone: bool = False
-    loss_bytes: int = 52
-    loss_keeps: int = 8
+    loss_bytes: int = 0
+    accumulate_bytes: int = 12
     optimizer_bytes: int = 40
     host: Seconds = Seconds(0.0)
     host_call: Seconds = Seconds(0.0)
     host_step: Seconds = Seconds(0.0)
+    overlaps: frozenset[Overlap] = frozenset()
+    scatters_messages: bool = False
+    gathers_alone: bool = False
+    reduced: Dtype = Dtype.FLOAT32
+    grads: Dtype = Dtype.FLOAT32
+    copies: bool = False
+    params_wide: bool = False
+    keeps_unrotated: bool = False
+    keeps_gate: bool = False
+    loss_saves: int = 4
+    loss_peak: int = 8
     pads_vocabulary: int = 1
-    balances: bool = False
+    splits: Split = "even"
     reasons: dict[str, str] = field(default_factory=dict, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+HEADWAY = Stack(
+    name="headway",
+    accumulate_bytes=0,
+    overlaps=frozenset(("gradients", "gathers")),
+    splits="balanced",
+    reasons={
+        "accumulate_bytes": "gradients are written where they add up (train/functions.py)",
+        "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead",
+        "splits": "parallel.split: balanced is the default",
+    },
+)
 
 
 def preset(name: str) -> Stack:
@@ -64,14 +97,20 @@ def preset(name: str) -> Stack:
 def presets() -> dict[str, Stack]:
     """All stacks known by name."""
     text = resources.files("headway.stack").joinpath("stacks.yaml").read_text(encoding="utf-8")
-    return {name: _decode(name, entries) for name, entries in yaml.safe_load(text).items()}
+    others = {name: _decode(name, entries) for name, entries in yaml.safe_load(text).items()}
+    return {HEADWAY.name: HEADWAY, **others}
+
+
+_DECODED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("fuses", "overlaps"), frozenset),
+    **dict.fromkeys(("grads", "reduced"), Dtype),
+    **dict.fromkeys(("host", "host_call", "host_step", "attention_share"), float),  # YAML 1.1 reads 1e-5 as a word
+}
 
 
 def _decode(name: str, entries: dict[str, dict[str, Any]]) -> Stack:
     values = {key: entry["is"] for key, entry in entries.items()}
-    for key in ("fuses", "overlaps"):
-        values[key] = frozenset(values.get(key, ()))
-    for key in ("grads", "reduced"):
+    for key, decode in _DECODED.items():
         if key in values:
-            values[key] = Dtype(values[key])
+            values[key] = decode(values[key])
     return Stack(name=name, **values, reasons={key: entry["why"] for key, entry in entries.items()})

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.model.block import blocks, num_parameters
-from headway.model.cost import cost, total
+from headway.model.cost import cost
+from headway.model.pieces import total
 from headway.model.sizes import Sizes
 from headway.model.spec import PRESETS, ModelSpec
 from headway.units import Dtype
@@ -97,8 +98,8 @@ def test_dropout_of_what_is_added_keeps_nothing_for_the_backward(spec):
     for block in blocks(spec)[:2]:
         plain, dropped = _cost(spec, block), _cost(dropping, block)
         assert (dropped.flops, dropped.saved) == (plain.flops, plain.saved)
-        assert dropped.traffic > plain.traffic
-        assert dropped.kernels > plain.kernels
+        assert dropped.forward.traffic > plain.forward.traffic
+        assert dropped.forward.kernels > plain.forward.kernels
 
 
 @both
@@ -114,7 +115,7 @@ def test_dropout_of_attention_keeps_the_probabilities_in_place_of_their_sums(spe
 def test_costs_grow_in_step_with_the_batch(spec, kind):
     block = next(block for block in blocks(spec) if block.kind == kind)
     one, two = (_cost(spec, block, batch=batch) for batch in (1, 2))
-    assert (two.flops, two.saved, two.kernels) == (2 * one.flops, 2 * one.saved, one.kernels)
+    assert (two.flops, two.saved, two.forward.kernels) == (2 * one.flops, 2 * one.saved, one.forward.kernels)
 
 
 @both
@@ -188,5 +189,5 @@ def test_smoothed_labels_change_the_head_alone_and_keep_a_byte_of_each_target_on
             assert smoothed == plain
         else:
             assert (smoothed.flops, smoothed.saved) == (plain.flops, plain.saved + (2 * 32 if tensor == 1 else 0))
-            assert smoothed.traffic == plain.traffic + 2 * 32 * 4 * spec.vocabulary // tensor
-            assert smoothed.kernels > plain.kernels
+            assert smoothed.forward.traffic == plain.forward.traffic + 2 * 32 * 4 * spec.vocabulary // tensor
+            assert smoothed.forward.kernels > plain.forward.kernels

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headway.model.pipeline_layout import parse, show
 from headway.plan.stages import layout_text
+from headway.plan.price import price
 from headway.plan.work import unit_cost
 from headway.schedule.action import Kind
 
@@ -21,7 +22,7 @@ def _layers(plan):
 def _seconds(plan, stage):
     """Forward time of a stage, one micro-batch."""
     costs = [unit_cost(plan, unit) for unit in plan.units_of_stage(stage)]
-    return sum(plan.cluster.device.computing(c.flops, c.traffic, c.kernels, plan.train.precision) for c in costs)
+    return sum(price(plan.cluster.device, c.forward, plan.train.precision).seconds for c in costs)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 6, 7, 8, 17, 33])

@@ -1,0 +1,61 @@
+"""Price: how long a device computes: products in tiles, fused attention, traffic, and what each kernel adds."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from headway.cluster.spec import Device
+from headway.model.pieces import Effort, Product
+from headway.units import Dtype, Seconds
+
+# rows and columns of a tile, and the share of the rate that its size allows: what the vendors' libraries choose among
+_TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (128, 64, 0.8), (64, 64, 0.65))
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Seconds of an effort by what takes them; they are added, since kernels of one stream do not overlap."""
+
+    products: float = 0.0
+    attention: float = 0.0
+    traffic: float = 0.0
+
+    @property
+    def seconds(self) -> Seconds:
+        """All of it."""
+        return Seconds(self.products + self.attention + self.traffic)
+
+
+def price(device: Device, effort: Effort, dtype: Dtype, attention_share: float = 1.0, *, backward: bool = False) -> Price:
+    """How long `device` takes for `effort` in `dtype`.
+
+    A product is bound by its arithmetic or, on an accelerator, by its operands' traffic if that takes longer; on a CPU
+    both are added. `attention_share`: of the rate of the device's best fused kernel.
+    """
+    bandwidth = device.memory_bandwidth
+    products = sum(_product(device, each, dtype) for each in effort.products)
+    if not device.processors:
+        attention = 2 * effort.attention / device.matmul[dtype]
+    else:
+        attention = effort.attention / (device.peak[dtype] * device.attention[backward] * attention_share)
+    return Price(products, attention, effort.traffic / bandwidth + effort.kernels * device.launch)
+
+
+def _product(device: Device, product: Product, dtype: Dtype) -> float:
+    moved = product.elements * dtype.bytes / device.memory_bandwidth
+    if not device.processors:
+        return product.flops / device.matmul[dtype] + moved
+    kind = Dtype.FLOAT8 if product.narrow else dtype
+    bytes_of = 2 * product.m * product.n + kind.bytes * (product.m * product.k + product.k * product.n)
+    moved = product.batch * bytes_of / device.memory_bandwidth if product.narrow else moved
+    return max(moved, _tiled(product, device.processors, device.ramp * (2 if product.narrow else 1)) / device.matmul[kind])
+
+
+@lru_cache(maxsize=4096)
+def _tiled(product: Product, processors: int, ramp: int) -> float:
+    """FLOPs that the processors could do while they take the product: in whole waves of tiles, each with its ramp."""
+    work = []
+    for rows, columns, share in _TILES:
+        tiles = product.batch * -(-product.m // rows) * -(-product.n // columns)
+        waves = -(-tiles // processors)
+        work.append(2 * rows * columns * (product.k + ramp) * waves * processors / share)
+    return min(work)

@@ -1,0 +1,36 @@
+"""Footprint: what a rank of an outline holds at its fullest moment, by category."""
+
+from collections.abc import Sequence
+
+from headway.sim.outline import Outline
+from headway.sim.stages import Stages
+from headway.units import Bytes
+
+_PARAMETER, _MOMENTS, _MASTER = 2, 8, 4  # bytes of a parameter in 16 bits, both of Adam's moments, a float32 copy
+
+
+def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> dict[str, Bytes]:
+    """Category → bytes of pipeline rank `rank`.
+
+    States by the stack's recipe and ZeRO's table (Rajbhandari et al. 2020, §5); activations of the micro-batches in
+    flight; what a layer that is computed again holds meanwhile; the loss where it is taken; gathered layers.
+    """
+    stack, numel = outline.stack, each.numel[rank]
+    last = rank == outline.rank_of(len(each.layers) - 1)
+    wide = stack.params_wide and outline.zero == 3
+    found = {
+        "parameters": numel * (_MASTER if wide else _PARAMETER) // outline.cuts("params"),
+        "gradients": numel * stack.grads.bytes // outline.cuts("grads") + (numel * _PARAMETER if stack.copies else 0),
+        "optimizer": numel * (_MOMENTS + (0 if wide else _MASTER)) // outline.cuts("optimizer"),
+        "activations": held[rank],
+        "recomputed": each.again,
+    }
+    if last:
+        sizes, h = outline.sizes, outline.model.hidden
+        logits = sizes.tokens * (each.embedding // h)
+        found["loss"] = logits * (stack.loss_peak - stack.loss_saves)
+    if outline.zero == 3:
+        # two layers, or the embedding, whole; and a layer's gradients whole
+        whole = max(2 * each.layer, each.embedding)
+        found["gathered"] = whole * _PARAMETER + each.layer * stack.reduced.bytes
+    return {kind: Bytes(int(size)) for kind, size in found.items() if size}

@@ -1,0 +1,102 @@
+"""Pipeline of an outline: its schedule played with priced stages, a few periods of a long one, and what is held meanwhile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from headway.schedule import families, passes
+from headway.schedule import graph as graphs
+from headway.schedule.action import GIVES_WEIGHT_GRADIENT, RECEIVES, SENDS, Kind
+from headway.schedule.program import Program
+from headway.schedule.row import Column
+from headway.sim.outline import Outline
+from headway.sim.stages import Stages
+from headway.units import Seconds
+
+_PERIODS = 3  # of P micro-batches each, after which a regular schedule repeats itself
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Seconds until the last backward has ended, those that each rank is busy, and for each the bytes that it holds."""
+
+    makespan: Seconds
+    busy: tuple[float, ...]
+    held: tuple[int, ...]
+
+
+def play(outline: Outline, each: Stages, *, whole: bool = False) -> Played:
+    """The passes of all micro-batches.
+
+    A schedule of many micro-batches repeats itself once its pipeline is full: it is played with two lengths, and each
+    further micro-batch takes what the longer took more.
+    """
+    p, m = outline.pipeline, outline.microbatches
+    busy = tuple(
+        m * sum(each.forward[s].seconds + each.backward[s].seconds for s in outline.stages_of(rank)) for rank in range(p)
+    )
+    if p == 1 and outline.chunks == 1:
+        return Played(Seconds(busy[0]), busy, (each.saved[0],))
+    step = p  # messages and uneven stages may make a period of several micro-batches
+    short = _PERIODS * p + m % step
+    if whole or m <= short + step:
+        makespan, held = _played(outline, each, m)
+        return Played(Seconds(makespan), busy, held)
+    (one, fewer), (two, held) = _played(outline, each, short), _played(outline, each, short + step)
+    more = (m - short - step) // step
+    grown = tuple(h + more * (h - f) for f, h in zip(fewer, held, strict=True))
+    return Played(Seconds(two + more * (two - one)), busy, grown)
+
+
+def _played(outline: Outline, each: Stages, microbatches: int) -> tuple[float, tuple[int, ...]]:
+    rows = _rows(outline.schedule, outline.pipeline, microbatches, outline.chunks)
+    taken = [way.seconds for ways in (each.forward, each.backward) for way in ways]
+    seconds = np.array([*taken, outline.message_seconds()])[rows.kinds].tolist()
+    ends = [0.0] * len(seconds)
+    for event, before in rows.steps:
+        start = 0.0
+        for other in before:
+            if ends[other] > start:
+                start = ends[other]
+        ends[event] = start + seconds[event]
+    return max(ends), tuple(_most(stages, change, each.saved) for stages, change in rows.changes)
+
+
+def _most(stages: Column, change: Column, saved: Sequence[int]) -> int:
+    """The most bytes that a rank keeps for backwards still to come."""
+    return int(np.cumsum(change * np.array(saved)[stages]).max(initial=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A family's rows with their messages, to be played often.
+
+    `steps` as in schedule/graph.py; `kinds`: of each event its forward or, behind all of these, backward by stage, or
+    behind both a message; `changes`: for each rank, which stages' activations come (+1) and go (−1).
+    """
+
+    steps: tuple[tuple[int, tuple[int, ...]], ...]
+    kinds: Column
+    changes: tuple[tuple[Column, Column], ...]
+
+
+@lru_cache(maxsize=512)
+def _rows(family: str, pipeline: int, microbatches: int, chunks: int) -> _Rows:
+    schedule = passes.add_messages(
+        families.build(family, pipeline=pipeline, microbatches=microbatches, chunks=chunks)
+    )
+    graph = graphs.build(Program(schedule))
+    every, stages = graph.operations, schedule.num_stages
+    kinds = np.full(graph.num_events, 2 * stages)
+    for kind, first in ((Kind.FORWARD, 0), (Kind.BACKWARD, stages)):
+        mine = every.of(kind)
+        kinds[graph.events[mine]] = first + every.stages[mine]
+    assert not (schedule.kinds - {Kind.FORWARD, Kind.BACKWARD} - SENDS - RECEIVES)
+    changes = []
+    for row in schedule.rows:
+        change = row.of(Kind.FORWARD).astype(np.int64) - row.of(*GIVES_WEIGHT_GRADIENT)
+        mine = np.flatnonzero(change)
+        changes.append((row.stages[mine], change[mine]))
+    return _Rows(graphs.steps(graph), kinds, tuple(changes))

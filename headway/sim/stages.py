@@ -1,0 +1,263 @@
+"""Stages of an outline: the blocks of each, and how long each takes forward and backward, by what the time is for."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import assert_never
+
+from headway.cluster.spec import Ring
+from headway.model import exchange as exchanges
+from headway.model.block import Block, Kind, blocks, shared
+from headway.model.cost import of_kind
+from headway.model.cut import num_held, vocabulary
+from headway.model.exchange import Call, Collective
+from headway.model.pieces import Cost, Effort, Pieces, Product
+from headway.model.spec import ModelSpec
+from headway.model.split import of_alike
+from headway.plan.price import Price, price
+from headway.sim.cost import collectives
+from headway.sim.outline import Outline
+from headway.units import Bytes, Dtype, Seconds
+
+_PICOSECONDS = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One pass over a stage and micro-batch: seconds by what they are for."""
+
+    parts: Mapping[str, float]
+
+    @property
+    def seconds(self) -> Seconds:
+        """All of them."""
+        return Seconds(sum(self.parts.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Each stage's `layers`, passes and bytes kept for a micro-batch's backward (`saved`).
+
+    `numel`: for each pipeline rank the parameters of a tensor rank; `embedding`: those of the token embedding. `again`:
+    bytes that a layer computed again holds during its backward.
+    """
+
+    layers: tuple[int, ...]
+    forward: tuple[Way, ...]
+    backward: tuple[Way, ...]
+    saved: tuple[int, ...]
+    numel: tuple[int, ...]
+    embedding: int
+    layer: int
+    again: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """One block of an outline: both passes, what is kept, its parameters on a tensor rank, and those that multiply."""
+
+    forward: Way
+    backward: Way
+    saved: int
+    numel: int
+    weight: int
+    again: int = 0
+
+
+def stages(outline: Outline) -> Stages:
+    """The stages of `outline`."""
+    embedding, layer, head = (_block(outline, kind) for kind in ("embedding", "layer", "head"))
+    layers = _layers(outline, (embedding, layer, head))
+    last = len(layers) - 1
+
+    def of(way: str) -> tuple[Way, ...]:
+        return tuple(
+            _sum(
+                [
+                    *([(1, getattr(embedding, way))] if stage == 0 else []),
+                    (count, getattr(layer, way)),
+                    *([(1, getattr(head, way))] if stage == last else []),
+                ]
+            )
+            for stage, count in enumerate(layers)
+        )
+
+    ends = {0: embedding.saved, last: head.saved} if last else {0: embedding.saved + head.saved}
+    sent = outline.sizes.tokens * outline.model.hidden * outline.dtype.bytes // outline.cuts_of_sequence
+    saved = tuple(
+        count * layer.saved + ends.get(stage, 0) + (sent if stage < last else 0) for stage, count in enumerate(layers)
+    )
+    tokens = vocabulary(outline.model, outline.tensor, outline.stack.pads_vocabulary) * outline.model.hidden
+    numel = [layer.numel * sum(layers[stage] for stage in outline.stages_of(rank)) for rank in range(outline.pipeline)]
+    numel[0] += tokens
+    if not (outline.model.tied and outline.pipeline == 1):
+        numel[-1] += tokens
+    return Stages(layers, of("forward"), of("backward"), saved, tuple(numel), tokens, layer.numel, layer.again)
+
+
+def exchange(outline: Outline, over: Ring, kinds: Iterable[Collective], size: int) -> float:
+    """Seconds of collectives of one buffer of `size` bytes, one after another."""
+    return collectives([Call(kind, Bytes(size)) for kind in kinds], over)
+
+
+def _layers(outline: Outline, blocks: Sequence[_Block]) -> tuple[int, ...]:
+    """Layers of each stage; `blocks` are the embedding, a layer and the head."""
+    count, parts = outline.model.layers, outline.pipeline * outline.chunks
+    if parts == 1:
+        return (count,)
+    match outline.stack.splits:
+        case "even":
+            each, rest = divmod(count, parts)
+            return tuple(each + (stage < rest) for stage in range(parts))
+        case "balanced":
+            embedding, layer, head = (round((b.forward.seconds + b.backward.seconds) * _PICOSECONDS) for b in blocks)
+            return of_alike(embedding, layer, head, count, parts)
+        case "running":
+            return _running(count, parts, layer=blocks[1].weight, head=blocks[2].weight)
+        case _:
+            assert_never(outline.stack.splits)
+
+
+def _running(count: int, parts: int, *, layer: int, head: int) -> tuple[int, ...]:
+    """Each stage takes layers until their running weight has passed its share of the whole.
+
+    >>> _running(16, 4, layer=1, head=4)
+    (6, 5, 5, 0)
+    """
+    found, stage = [0] * parts, 0
+    for place in range(1, count + 1):
+        found[stage] += 1
+        if place * layer * parts > (count * layer + head) * (stage + 1):
+            stage = min(stage + 1, parts - 1)
+    return tuple(found)
+
+
+def _block(outline: Outline, kind: Kind) -> _Block:
+    one = _one(outline.model, kind)
+    numel = num_held(one.parameters, outline.tensor)
+    pieces = Pieces(outline.model, outline.sizes, outline.stack)
+    cost = of_kind(kind, numel, pieces)
+    there, back = _priced(outline, cost.forward), _priced(outline, cost.backward, backward=True)
+    calls = exchanges.forward(outline.model, one, outline.sizes), exchanges.backward(outline.model, one, outline.sizes)
+    forward = {**_times(there), "tensor exchange": _tensor(outline, there, calls[0])}
+    backward = {**_times(back), "tensor exchange": _tensor(outline, back, calls[1])}
+    saved, again = cost.saved, 0
+    if kind == "layer":
+        if outline.context > 1:
+            forward["context exchange"], backward["context exchange"] = _context(outline, there, back)
+        recomputed, saved = _recompute(outline, pieces, cost, forward)
+        again = cost.saved - saved
+        backward["recompute"] = sum(recomputed.values())
+    kernels = cost.forward.kernels, cost.backward.kernels
+    full = outline.recompute == "full" and kind == "layer"
+    _wait_for_host(outline, forward, kernels[0], len(calls[0]))
+    _wait_for_host(
+        outline, backward, kernels[1] + full * kernels[0], len(calls[1]) + full * len(calls[0]), backward=True
+    )
+    if kind == "layer" and outline.zero == 3:
+        _gathers(outline, numel, forward, backward)
+    weight = sum(p.n * p.k for p in cost.forward.products if p.batch == 1)
+    return _Block(Way(forward), Way(backward), saved, numel, weight, again)
+
+
+def _priced(outline: Outline, effort: Effort, *, backward: bool = False) -> Price:
+    return price(
+        outline.cluster.device, effort, outline.dtype, outline.stack.attention_share, backward=backward
+    )
+
+
+def _times(priced: Price) -> dict[str, float]:
+    return {"products": priced.products, "attention": priced.attention, "memory traffic": priced.traffic}
+
+
+def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...]) -> float:
+    """The collectives of tensor ranks; where they overlap products, what is left: a piece of them, or what is longer."""
+    if outline.tensor == 1:
+        return 0.0
+    over = outline.inside(outline.tensor, stride=1)
+    taken = collectives(calls, over)
+    if "regathers" in outline.stack.overlaps and len(calls) % 3 == 0:
+        taken = collectives([call for place, call in enumerate(calls) if place % 3], over)
+    if "tensor" in outline.stack.overlaps:
+        taken = max(taken / outline.tensor, taken - priced.products)
+    return taken
+
+
+def _context(outline: Outline, there: Price, back: Price) -> tuple[float, float]:
+    """Ring attention: keys and values go round the context ranks while each part is attended to (Liu et al. 2023)."""
+    c, sizes = outline.context, outline.sizes
+    keys = max(outline.model.head_width, outline.model.key_value_width // outline.tensor)
+    moved = 2 * sizes.tokens * keys * outline.dtype.bytes
+    link = outline.inside(c, stride=outline.tensor)
+    rounds = (c - 1) * (link.call + moved / link.bandwidth)
+    return max(0.0, rounds - there.attention), max(0.0, 2 * rounds - back.attention)
+
+
+def _recompute(
+    outline: Outline, pieces: Pieces, cost: Cost, forward: Mapping[str, float]
+) -> tuple[dict[str, float], int]:
+    """Seconds that a layer's backward computes again, and bytes that it keeps all the same."""
+    spec, tensor = outline.model, outline.tensor
+    h = spec.hidden
+    inputs = pieces.tokens * h * outline.dtype.bytes // pieces.cuts
+    match outline.recompute:
+        case "none":
+            return {}, cost.saved
+        case "full":
+            return dict(forward), inputs
+        case "fraction":
+            share = outline.recomputed
+            kept = round(share * inputs + (1 - share) * cost.saved)
+            return {kind: share * seconds for kind, seconds in forward.items()}, kept
+        case "selective":
+            queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)
+            core = pieces.attention(queries, keys)
+            kept = pieces.tokens * (queries + 2 * keys) * outline.dtype.bytes
+            return _times(_priced(outline, core.forward)), cost.saved - max(0, core.saved - kept)
+        case "op-level":
+            # every other product and the fused attention keep their outputs (torchtitan's list of operators to save)
+            kept_products = cost.forward.products[1::2]
+            again = replace(
+                cost.forward, products=cost.forward.products[::2], attention=type(cost.forward.attention)(0)
+            )
+            outputs = sum(p.batch * p.m * p.n for p in kept_products) * outline.dtype.bytes
+            attended = pieces.tokens * (h // tensor) * outline.dtype.bytes
+            return _times(_priced(outline, again)), inputs + outputs + attended
+
+
+def _wait_for_host(outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False) -> None:
+    """What the host takes longer to start all kernels than the device to run them; autograd starts its own faster."""
+    stack = outline.stack
+    taken = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * stack.host_call
+    if (more := taken - sum(parts.values())) > 0:
+        parts["host"] = more
+
+
+_AUTOGRAD = 0.75
+
+
+def _gathers(outline: Outline, numel: int, forward: dict[str, float], backward: dict[str, float]) -> None:
+    """ZeRO-3: a layer is gathered for each pass, and its gradients are reduced behind the backward, of each micro-batch."""
+    stack = outline.stack
+    over = outline.sharing()
+    size = numel * (1 if outline.sizes.narrow else outline.dtype.bytes)
+    gathered = exchange(outline, over, ("all_gather",), size)
+    reduced = exchange(outline, over, ("reduce_scatter",), numel * stack.reduced.bytes)
+    for parts, taken in ((forward, gathered), (backward, gathered + reduced)):
+        hidden = sum(parts.values()) if "gathers" in stack.overlaps else 0.0
+        parts["gathers"] = max(0.0, taken - hidden)
+
+
+def _sum(ways: Iterable[tuple[int, Way]]) -> Way:
+    found: dict[str, float] = {}
+    for count, way in ways:
+        for kind, seconds in way.parts.items():
+            found[kind] = found.get(kind, 0.0) + count * seconds
+    return Way(found)
+
+
+@lru_cache(maxsize=512)
+def _one(spec: ModelSpec, kind: Kind) -> Block:
+    """The block of a kind."""
+    found = {block.kind: block for block in blocks(replace(spec, layers=1))}
+    return found[kind]
