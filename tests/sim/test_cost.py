@@ -7,6 +7,7 @@ import pytest
 from headway.cluster.presets import preset
 from headway.cluster.spec import Link
 from headway.model.exchange import Call
+from headway.model.pieces import Product
 from headway.plan.work import Work
 from headway.sim.cost import seconds
 from headway.units import Dtype
@@ -30,9 +31,18 @@ def test_nothing_takes_no_time():
     assert _seconds() == 0
 
 
-def test_computing_is_products_plus_traffic_plus_launches():
-    expected = 1e12 / DEVICE.matmul[Dtype.FLOAT32] + 1e9 / DEVICE.memory_bandwidth + 7 * DEVICE.launch
-    assert _seconds(flops=10**12, traffic=10**9, kernels=7) == pytest.approx(expected)
+def test_traffic_and_kernels_take_the_devices_bandwidth_and_launches():
+    expected = 1e9 / DEVICE.memory_bandwidth + 7 * DEVICE.launch
+    assert _seconds(traffic=10**9, kernels=7) == pytest.approx(expected)
+
+
+def test_on_a_processor_core_products_and_their_operands_traffic_are_added():
+    core = dataclasses.replace(DEVICE, processors=0)
+    cluster = dataclasses.replace(CLUSTER, device=core)
+    product = Product(1000, 500, 200)
+    moved = 4 * (1000 * 200 + 200 * 500 + 1000 * 500) / core.memory_bandwidth
+    expected = 2 * 1000 * 500 * 200 / core.matmul[Dtype.FLOAT32] + moved
+    assert seconds(Work(products=(product,)), cluster, Dtype.FLOAT32) == pytest.approx(expected)
 
 
 def test_a_message_takes_the_links_latency_and_its_bytes_over_the_bandwidth():
@@ -53,9 +63,11 @@ def test_a_ring_over_two_nodes_is_as_slow_as_its_slowest_link():
     assert _all_reduce((0, 8), 1000) == pytest.approx(2 * (1e-5 + 500 / 1e8))
 
 
-def test_double_precision_computes_at_its_own_rate():
-    work = Work(flops=10**12)
-    assert seconds(work, CLUSTER, Dtype.FLOAT64) == pytest.approx(10**12 / DEVICE.matmul[Dtype.FLOAT64])
+def test_each_type_computes_at_its_own_rate():
+    work = Work(products=(Product(8192, 8192, 8192),))
+    double, single = (seconds(work, CLUSTER, dtype) for dtype in (Dtype.FLOAT64, Dtype.FLOAT32))
+    rates = DEVICE.matmul
+    assert double / single == pytest.approx(rates[Dtype.FLOAT32] / rates[Dtype.FLOAT64])
 
 
 def test_what_computes_and_exchanges_takes_both_times_one_after_another():

@@ -35,7 +35,7 @@ def _saved(plan, stage):
 
 def _slower(plan, latency, slowness):
     def slow(link):
-        return Link(link.name, link.latency + latency, link.bandwidth / slowness)
+        return Link(link.name, link.latency + latency, link.bandwidth / slowness, link.call)
 
     cluster = dataclasses.replace(plan.cluster, inside=slow(plan.cluster.inside), between=slow(plan.cluster.between))
     return dataclasses.replace(plan, cluster=cluster)
