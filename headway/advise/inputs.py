@@ -35,7 +35,7 @@ class _LackError(Exception):
 
 
 def outline(row: Published) -> Outline | Lacking:
-    """What a prediction asks of `row`. docs/validation.md lists which empty columns have a meaning; others are lacking."""
+    """What a prediction asks of `row`; docs/validation.md lists which empty columns have a meaning."""
     try:
         return _outline(row)
     except _LackError as error:
@@ -121,7 +121,7 @@ def _refuse_what_cannot_be_predicted(row: Published) -> None:
 
 
 def _model(row: Published) -> ModelSpec:
-    """Gated feed-forwards and shared keys make a llama; all else is a gpt, whose feed-forward is 4 · hidden if unsaid."""
+    """Gated feed-forwards or shared keys make a llama, all else a gpt; a plain feed-forward is 4 · hidden if unsaid."""
     mlp: Mlp = _one_of(row, "mlp", get_args(Mlp))
     hidden, heads = _whole(row, "hidden"), _whole(row, "heads")
     key_value_heads = _optional(row, "kv_heads", heads)
@@ -164,7 +164,7 @@ def _microbatches(row: Published) -> int:
 
 
 def _schedule(row: Published, pipeline: int, chunks: int) -> str:
-    """1F1B over several chunks a rank is the interleaved schedule, whatever a row calls it (Narayanan et al. 2021, §2.2)."""
+    """1F1B over several chunks a rank is interleaved, whatever a row calls it (Narayanan et al. 2021, §2.2)."""
     if pipeline == 1:
         return "1f1b"
     name = _one_of(row, "schedule", tuple(FAMILIES))

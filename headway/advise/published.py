@@ -23,7 +23,7 @@ WHOLE = (
     "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq_len", "gpus_per_node", "n_gpus", "tp", "pp", "vpp",
     "dp", "cp", "ep", "zero_group", "gbs", "mbs", "grad_accum",
 )  # fmt: skip
-FLAGS = ("tied_embed", "seq_parallel", "zero_stage")  # whole numbers that may be 0
+FLAGS = {"tied_embed": 1, "seq_parallel": 1, "zero_stage": 3}  # whole numbers from 0 to this
 REAL = ("gpu_mem_gb", "iter_s", "iter_s_derived", "tokens_s_gpu", "samples_s", "samples_s_gpu", "peak_mem_gb")
 SHARES = ("nic_gbps_per_gpu", "mfu_pct", "hfu_pct", "tflops_per_gpu", "params_b")  # rounded figures, which may be 0.0
 NUMBERS = (*WHOLE, *FLAGS, *REAL, *SHARES)
@@ -57,6 +57,11 @@ class Published:
     def mfu(self) -> float | None:
         """Published model FLOPs utilisation as a fraction."""
         return self.numbers["mfu_pct"] / 100 if "mfu_pct" in self.numbers else None
+
+    @property
+    def unit_name(self) -> str:
+        """The unit of its memory, as published."""
+        return next(name for name, size in MEMORY_UNITS.items() if size == self.unit)
 
     def whole(self, column: str) -> int | None:
         """A whole number, None where the row has none."""
@@ -110,7 +115,9 @@ def _text(name: str, content: bytes) -> str:
     except (OSError, EOFError, zlib.error):
         raise PlanError(f"{name} is not a whole gzip file.") from None
     except UnicodeDecodeError:
-        raise PlanError(f"{name} is not text in UTF-8. Give CSV files with the columns of docs/validation.md.") from None
+        raise PlanError(
+            f"{name} is not text in UTF-8. Give CSV files with the columns of docs/validation.md."
+        ) from None
 
 
 def _check_header(name: str, header: list[str]) -> None:
@@ -137,11 +144,17 @@ def _row(place: str, header: list[str], values: list[str]) -> Published:
             raise PlanError(f"{place} has no {column}, which names it in the results.")
     missing = frozenset(stripped.pop("missing", "").split())
     facts = {column: value for column, value in stripped.items() if value and column not in missing}
+    if missing:  # a row that calls itself incomplete has notes where others have numbers
+        missing |= {column for column in NUMBERS if column in facts and not _is_number(facts[column])}
     name = facts["id"]
-    numbers = {column: _number(place, name, column, facts[column]) for column in NUMBERS if column in facts}
-    if numbers.get("zero_stage", 0) > 3:
-        raise PlanError(f"{place}, row '{name}': zero_stage is 0 to 3, got {facts['zero_stage']}.")
-    numbers = _completed(numbers, missing)
+    numbers = _completed(
+        {
+            column: _number(place, name, column, facts[column])
+            for column in NUMBERS
+            if column in facts and column not in missing
+        },
+        missing,
+    )
     kind, unit = facts.get("mem_kind", UNSTATED), _unit(place, name, facts.get("mem_unit", "GiB"))
     measured = "peak_mem_gb" in numbers and "mem_unit" in facts and kind != COMPUTED
     return Published(
@@ -158,19 +171,24 @@ def _row(place: str, header: list[str], values: list[str]) -> Published:
     )
 
 
-def _number(place: str, row: str, column: str, text: str) -> float:
-    least = 0 if column in FLAGS or column in SHARES else 1 if column in WHOLE else math.ulp(0.0)
+def _is_number(text: str) -> bool:
     try:
-        value = float(text)
+        return math.isfinite(float(text)) and "_" not in text
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or "_" in text:
-        raise PlanError(f"{place}, row '{row}': {column} is no number: '{text}'.")
-    if (column in WHOLE or column in FLAGS) and value != int(value):
-        raise PlanError(f"{place}, row '{row}': {column} is a whole number, got '{text}'.")
-    if value < least:
-        raise PlanError(f"{place}, row '{row}': {column} is {'at least 1' if column in WHOLE else 'not negative'}, "
-                        f"got '{text}'.")  # fmt: skip
+        return False
+
+
+def _number(place: str, row: str, column: str, text: str) -> float:
+    where = f"{place}, row '{row}': {column}"
+    if not _is_number(text):
+        raise PlanError(f"{where} is no number: '{text}'.")
+    value, is_whole = float(text), column in WHOLE or column in FLAGS
+    if is_whole and value != int(value):
+        raise PlanError(f"{where} is a whole number, got '{text}'.")
+    if value < (1 if column in WHOLE else 0) or (value == 0 and column in REAL):
+        raise PlanError(f"{where} is {'at least 1' if column in WHOLE else 'a number above 0'}, got '{text}'.")
+    if column in FLAGS and value > FLAGS[column]:
+        raise PlanError(f"{where} is 0 to {FLAGS[column]}, got '{text}'.")
     return value
 
 
