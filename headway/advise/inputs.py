@@ -44,7 +44,7 @@ def outline(row: Published) -> Outline | Lacking:
 
 def knows_framework(row: Published) -> bool:
     """Whether the row's framework has a stack of its own."""
-    return row.facts.get("framework") in presets()
+    return _framework(row) in presets()
 
 
 def stack_of(row: Published) -> Stack:
@@ -53,7 +53,7 @@ def stack_of(row: Published) -> Stack:
     `detail` and `notes` are read: "no torch.compile" is the framework's eager stack where it has one; "async TP" hides
     tensor ranks' collectives; "no overlap of gradient …" takes that overlap away. An unknown framework is `generic`.
     """
-    name = row.facts["framework"] if knows_framework(row) else GENERIC
+    name = _framework(row) if knows_framework(row) else GENERIC
     said = f"{row.facts.get('detail', '')}; {row.facts.get('notes', '')}".lower()
     if "no torch.compile" in said and f"{name}-eager" in presets():
         name = f"{name}-eager"
@@ -75,6 +75,10 @@ def cluster_of(row: Published) -> Cluster:
         raise _LackError("no nic_gbps_per_gpu")
     inside = row.facts.get("intra_link", "")
     return of_devices(_device(row), nodes=nodes, per_node=per_node, inside=inside, network=network)
+
+
+def _framework(row: Published) -> str:
+    return row.facts.get("framework", "").lower()
 
 
 def _outline(row: Published) -> Outline:
@@ -110,9 +114,9 @@ def _outline(row: Published) -> Outline:
 
 
 def _refuse_what_cannot_be_predicted(row: Published) -> None:
-    if row.facts.get("mlp") == "moe" or row.numbers.get("ep", 1) > 1:
+    if row.facts.get("mlp", "").startswith("moe") or row.numbers.get("ep", 1) > 1:
         raise _LackError("mixture of experts")
-    if (offload := row.facts.get("offload", "none")) != "none":
+    if (offload := row.facts.get("offload", "none")).lower() != "none":
         raise _LackError(f"offload: {offload}")
     if "inconsistent_batch" in row.missing:
         raise _LackError("inconsistent batch")
@@ -214,6 +218,6 @@ def _optional(row: Published, column: str, default: int) -> int:
 def _one_of(row: Published, column: str, known: tuple[Word, ...]) -> Word:
     text = _text(row, column)
     for each in known:
-        if each == text:
+        if each == text.lower():
             return each
     raise _LackError(f"unknown {column}: {text}")

@@ -163,7 +163,7 @@ def _row(place: str, header: list[str], values: list[str]) -> Published:
         facts,
         numbers,
         missing,
-        facts.get("status", "ok") == "ok",
+        facts.get("status", "ok").lower() == "ok",
         _seconds(numbers),
         Bytes(round(numbers["peak_mem_gb"] * unit)) if measured else None,
         kind,

@@ -39,11 +39,12 @@ def row_of(folder, **changes):
 
 
 def by_microbatch(seconds, gibibytes=40, context=0):
-    """A predictor of so many seconds for each size of micro-batch; the memory is the same for all."""
+    """A predictor of so many seconds for each size of micro-batch; what is held is the same on each device."""
 
     def predict(outline):
         memory = {"parameters": Bytes(gibibytes * GIB), "context": Bytes(context * GIB)}
         taken = Seconds(seconds[outline.microbatch])
-        return Estimate(taken, {"products": taken}, memory, 0, outline.cluster.device.memory)
+        room = Bytes((32 if "V100" in outline.cluster.device.name else 80) * GIB)
+        return Estimate(taken, {"products": taken}, memory, 0, room)
 
     return predict

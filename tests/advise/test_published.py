@@ -160,6 +160,17 @@ def test_a_directory_and_a_file_that_is_not_there_are_refused(tmp_path):
         published.read([tmp_path / "none.csv"])
 
 
+def test_each_column_that_is_read_is_explained():
+    page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
+    columns = page.partition("| column |")[2].partition("\n\n")[0]
+    unused = {"params_b", "tflops_per_gpu"}  # shown by --row, not compared
+    assert not [
+        column
+        for column in (*published.REQUIRED, *published.NUMBERS)
+        if f"`{column}`" not in columns and column not in unused
+    ]
+
+
 def test_the_packaged_rows_are_found_and_each_has_a_time_or_did_not_run():
     rows = published.packaged()
     ran = [row for row in rows if row.ran]

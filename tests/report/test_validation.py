@@ -9,6 +9,7 @@ from headway.advise.published import read
 from headway.advise.results import document, explanation
 from headway.advise.validate import judge
 from headway.report import validation as report
+from headway.stack.spec import preset
 from tests.advise.rows import by_microbatch, write
 
 ROWS = [
@@ -79,7 +80,8 @@ def test_an_explained_row_shows_its_facts_its_inputs_its_stack_its_time_and_its_
     assert ["gpu", "A100-80GB"] in drawn(report.facts(first))
     assert ["model.layers", "8"] in drawn(report.outline(first))
     overlaps = next(line for line in drawn(report.stack(first), 120) if line[:1] == ["overlaps"])
-    assert " ".join(overlaps) == "overlaps gathers, gradients the default of DDP and FSDP"
+    known = preset("generic")
+    assert " ".join(overlaps) == f"overlaps {', '.join(sorted(known.overlaps))} {known.reasons['overlaps']}"
     assert ["all", "2.20", "s", "100.0", "%"] in drawn(report.parts(first))
     assert ["the", "device", "has", "80.0", "GiB", "100.0", "%"] in drawn(report.memory(first))
     assert ["step", "time", "2.20", "s", "2.00", "s", "+10.0", "%"] in drawn(report.verdict(first))
