@@ -114,7 +114,7 @@ def _outline(row: Published) -> Outline:
 
 
 def _refuse_what_cannot_be_predicted(row: Published) -> None:
-    if row.facts.get("mlp", "").startswith("moe") or row.numbers.get("ep", 1) > 1:
+    if row.facts.get("mlp", "").lower().startswith("moe") or row.numbers.get("ep", 1) > 1:
         raise _LackError("mixture of experts")
     if (offload := row.facts.get("offload", "none")).lower() != "none":
         raise _LackError(f"offload: {offload}")
