@@ -24,7 +24,7 @@ def test_help_lists_the_verbs_and_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
-    for verb in ("plan", "simulate", "schedule", "train", "generate", "compare"):
+    for verb in ("plan", "simulate", "schedule", "train", "generate", "compare", "validate"):
         assert f"\n  {verb} " in done.stdout
 
 
@@ -35,7 +35,7 @@ def test_the_module_runs_as_the_command_does():
     assert done.stdout.startswith("headway ")
 
 
-@pytest.mark.parametrize("verb", ["plan", "simulate", "schedule", "train", "generate", "compare"])
+@pytest.mark.parametrize("verb", ["plan", "simulate", "schedule", "train", "generate", "compare", "validate"])
 def test_the_help_of_each_verb_has_an_example(verb, capsys):
     assert main([verb, "--help"]) == 0
     assert f"headway {verb} " in capsys.readouterr().out.partition("Example:")[2]
