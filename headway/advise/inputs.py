@@ -74,7 +74,11 @@ def cluster_of(row: Published) -> Cluster:
     if not network:
         raise _LackError("no nic_gbps_per_gpu")
     inside = row.facts.get("intra_link", "")
-    return of_devices(_device(row), nodes=nodes, per_node=per_node, inside=inside, network=network)
+    each = _device(row)
+    try:
+        return of_devices(each, nodes=nodes, per_node=per_node, inside=inside, network=network)
+    except PlanError:
+        raise _LackError(f"unknown intra_link: {inside}") from None
 
 
 def _framework(row: Published) -> str:

@@ -33,10 +33,11 @@ def device(name: str) -> Device:
 def of_devices(device: Device, *, nodes: int, per_node: int, inside: str, network: BytesPerSecond) -> Cluster:
     """A cluster of `nodes` with `per_node` devices each.
 
-    `inside`: the link between devices of a node by one of its names ('': the device's own); `network`: bytes a second
-    of each device's network card, of which collectives reach a share.
+    `inside`: the link between devices of a node by one of its names ('', or NVLink of no generation: the device's own);
+    `network`: bytes a second of each device's network card, of which collectives reach a share.
     """
-    link = _link(inside or _named(_file())[device.name][1]["link"])
+    own = _named(_file())[device.name][1]["link"]
+    link = _link(own if inside in {"", "NVLink", "NVLink+NVSwitch", "NVSwitch"} else inside)
     return Cluster(f"{nodes} × {per_node} {device.name}", nodes, per_node, device, link, _network("network", network))
 
 
@@ -154,30 +155,4 @@ _PRESETS = {
     "a100-80gb-hdr": _a100_80gb_hdr,
     "h800-hpn": _h800_hpn,
     "ascend-910b": _ascend_910b,
-}
-
-
-def device(name: str) -> Device:
-    """PLACEHOLDER until the merge: the device called `name`."""
-    if name not in _DEVICES:
-        raise PlanError(f"no device is called '{name}'. {nearest(name, _DEVICES)}")
-    memory, half, bandwidth = _DEVICES[name]
-    return _cuda(name, memory, 19.5e12, 9.7e12, half, bandwidth)
-
-
-def of_devices(device: Device, *, nodes: int, per_node: int, inside: str, network: BytesPerSecond) -> Cluster:
-    """PLACEHOLDER until the merge: alike nodes of `device`."""
-    link = Link(inside or "own", Seconds(5e-6), BytesPerSecond(240e9))
-    return Cluster(f"{device.name} nodes", nodes, per_node, device, link, Link("network", Seconds(8e-6), network))
-
-
-_DEVICES = {
-    "A100-80GB": ("80GiB", 312e12, "2039GB/s"),
-    "A100-40GB": ("40GiB", 312e12, "1555GB/s"),
-    "V100-32GB": ("32GiB", 125e12, "900GB/s"),
-    "V100-16GB": ("16GiB", 125e12, "900GB/s"),
-    "H100-80GB": ("80GiB", 989e12, "3350GB/s"),
-    "H100-96GB-500W": ("96GiB", 800e12, "2400GB/s"),
-    "H200-141GB": ("141GiB", 989e12, "4800GB/s"),
-    "Ascend-910B": ("64GiB", 313e12, "1600GB/s"),
 }

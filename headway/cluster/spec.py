@@ -45,11 +45,6 @@ class Device:
         if self.processors < 0 or self.ramp < 0 or self.reserved < 0 or not 0 <= self.fragmented < 1:
             raise PlanError(f"a device has no negative processors, ramp or reserved memory, got {self}.")
 
-    @property
-    def usable(self) -> Bytes:
-        """Memory that tensors may take."""
-        return Bytes(int((self.memory - self.reserved) * (1 - self.fragmented)))
-
 
 @dataclass(frozen=True, slots=True)
 class Link:

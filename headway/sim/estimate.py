@@ -15,7 +15,7 @@ class Estimate:
     """A predicted step.
 
     `parts`: seconds of the busiest pipeline rank by what they are for, which add up to `seconds`. `memory`: category →
-    bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has for them.
+    bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has.
     """
 
     seconds: Seconds
@@ -51,7 +51,7 @@ def estimate(outline: Outline, *, whole: bool = False) -> Estimate:
     memory = [footprint.memory(outline, each, played.held, rank) for rank in range(outline.pipeline)]
     worst = max(range(outline.pipeline), key=lambda rank: sum(memory[rank].values()))
     seconds = Seconds(played.makespan + synced + updated)
-    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.usable)
+    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.memory)
 
 
 def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:

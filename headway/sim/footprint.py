@@ -13,7 +13,8 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
     """Category → bytes of pipeline rank `rank`.
 
     States by the stack's recipe and ZeRO's table (Rajbhandari et al. 2020, §5); activations of the micro-batches in
-    flight; what a layer that is computed again holds meanwhile; the loss where it is taken; gathered layers.
+    flight; what a layer that is computed again holds meanwhile; the loss where it is taken; gathered layers; and what
+    the device's allocator and context take besides.
     """
     stack, numel = outline.stack, each.numel[rank]
     last = rank == outline.rank_of(len(each.layers) - 1)
@@ -33,4 +34,7 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
         # two layers, or the embedding, whole; and a layer's gradients whole
         whole = max(2 * each.layer, each.embedding)
         found["gathered"] = whole * _PARAMETER + each.layer * stack.reduced.bytes
+    device = outline.cluster.device
+    found["allocator"] = int(sum(found.values()) * device.fragmented / (1 - device.fragmented))
+    found["context"] = device.reserved
     return {kind: Bytes(int(size)) for kind, size in found.items() if size}
