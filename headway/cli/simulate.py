@@ -56,8 +56,9 @@ def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_jso
 
 def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str, Any]:
     from headway.plan.plan import digest
-    from headway.report.memory import fullest
+    from headway.report.makeup import by_rank, document, fullest
 
+    place = fullest(trace, built.cluster)
     return {
         "digest": digest(built),
         "step_seconds": trace.makespan,
@@ -66,15 +67,16 @@ def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str,
         "bubble": trace.bubble(),
         "edges": trace.edges(),
         "device_memory": built.cluster.device.memory,
-        "fits": fullest(trace, built.cluster).fits,
+        "fits": place.fits,
+        "peak": document(place, by_rank(trace, built.cluster)),
         "peak_memory": {str(rank): peaks | {"total": sum(peaks.values())} for rank, peaks in trace.memory.items()},
     }
 
 
 def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | None) -> None:
-    from headway.cli.show import console, facts, title
-    from headway.report.memory import fullest
-    from headway.units import show_bytes, show_count, show_seconds
+    from headway.cli.show import console, facts, is_coloured, print_lines, title
+    from headway.report.makeup import bar, fullest, verdict
+    from headway.units import show_count, show_seconds
 
     out = console()
     out.print(title(built))
@@ -82,7 +84,6 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | No
     crowded = f" (includes waiting: {world} ranks share {cores} cores)" if 0 < cores < world else ""
     achieved, peak = show_count(figures.achieved), show_count(figures.peak)
     place = fullest(trace, built.cluster)
-    misfit = "" if place.fits else ", which does not fit"
     out.print(
         facts(
             [
@@ -90,12 +91,14 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | No
                 ("tokens/s", f"{show_count(figures.tokens_per_second)} ({built.tokens_per_step:,} tokens a step)"),
                 ("MFU", f"{figures.mfu:.1%} ({achieved}FLOP/s of {peak}FLOP/s)"),
                 ("bubble", f"{trace.bubble():.1%} of the busy time{crowded}"),
-                ("memory", f"{place.name}: {show_bytes(place.used)} of {show_bytes(place.room)}{misfit}"),
+                ("memory", verdict(place)),
             ]
         )
     )
     out.print()
-    out.print(_ranks(trace))
+    print_lines(out, bar(place, columns=out.width, coloured=is_coloured(out)))
+    out.print()
+    out.print(_ranks(built, trace))
     out.print()
     if edges := trace.edges():
         out.print(_edges(edges))
@@ -105,15 +108,17 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | No
         out.print(f"The trace is in {path}; open it at ui.perfetto.dev.")
 
 
-def _ranks(trace: "Trace") -> "Table":
+def _ranks(built: "Plan", trace: "Trace") -> "Table":
     """Ranks that are busy alike and hold alike in one row."""
     from headway.cli.show import table
+    from headway.report.makeup import by_rank
     from headway.report.ranges import numbers
     from headway.units import show_bytes, show_seconds
 
+    most = by_rank(trace, built.cluster)
     alike: dict[tuple[str, ...], list[int]] = {}
     for rank, busy in trace.busy().items():
-        peaks = show_bytes(sum(trace.memory.get(rank, {}).values()))
+        peaks = show_bytes(most[rank])
         alike.setdefault((show_seconds(busy), f"{busy / trace.makespan:.1%}", peaks), []).append(rank)
     found = table("ranks", "busy", "of the step", "peak memory", right=("busy", "of the step", "peak memory"))
     for row, ranks in alike.items():

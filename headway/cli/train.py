@@ -165,13 +165,14 @@ def _prepare(plan: "Plan", asked: str, *, again: bool = False) -> Path:
     from headway import chrome
     from headway.cli import rundir
     from headway.plan import plan as plans
-    from headway.report.memory import fullest, misfit
+    from headway.report.makeup import fullest
+    from headway.report.memory import misfit
     from headway.sim.simulate import simulate
 
     predicted = simulate(plan)
     place = fullest(predicted, plan.cluster)
     if not place.fits:
-        raise JobError(misfit(plan, predicted, place))
+        raise JobError(misfit(plan, place))
     try:
         directory = rundir.make(plan, again=again)
         (directory / "job.yaml").write_text(asked, encoding="utf-8")

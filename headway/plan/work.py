@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headway.model import exchange
+from headway.model.block import Block
 from headway.model.cost import cost
+from headway.model.cut import vocabulary
 from headway.model.exchange import Call
 from headway.model.pieces import Cost, Effort, Product, total
 from headway.model.sizes import Sizes
@@ -16,7 +18,8 @@ from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import UPDATE, Operation
 from headway.schedule.program import Program
-from headway.units import Bytes, Flops
+from headway.stack.spec import HEADWAY
+from headway.units import Bytes, Dtype, Flops
 
 TOTALS = 4  # numbers in the packed all-reduce of a STEP: squared norm, loss sum, stop flag, tokens
 TOTAL_BYTES = Bytes(8 * TOTALS)
@@ -31,7 +34,7 @@ class Work:
     `flops` as papers count them; `products`, `attention`, `traffic` and `kernels` are those of an Effort.
     `edge` as in Span; `group` the ranks that take part in its collectives, `calls` those, one after another; `bytes`
     the size of the message, or of the collectives' buffers together.
-    `takes` is allocated when it starts, `gives` freed when it ends: category → bytes.
+    `takes` is allocated when it starts, `gives` freed when it ends, `within` both: category → bytes.
     """
 
     flops: Flops = _NO_FLOPS
@@ -46,6 +49,7 @@ class Work:
     calls: tuple[Call, ...] = ()
     takes: dict[str, Bytes] = field(default_factory=dict)
     gives: dict[str, Bytes] = field(default_factory=dict)
+    within: dict[str, Bytes] = field(default_factory=dict)
 
 
 def work(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
@@ -121,7 +125,7 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[:1]) else {}
     calls = [call for block in members for call in exchange.forward(model, block, sizes)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
-    return _computing(both, done.flops, done.forward, takes, gives)
+    return replace(_computing(both, done.flops, done.forward, takes, gives), within=_within(plan, members))
 
 
 def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
@@ -145,12 +149,11 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
         last = program.schedule.final.get(_stage(action)) == action
         calls += [call for u in units if last or plan.placed(u).grads.cut for call in _gradients_in_parts(plan, u)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
-    return replace(_computing(both, Flops(2 * done.flops), done.backward, takes, gives), backward=True)
+    computed = _computing(both, Flops(2 * done.flops), done.backward, takes, gives)
+    return replace(computed, backward=True, within=_within(plan, members))
 
 
-def _computing(
-    exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, Bytes], gives: dict[str, Bytes]
-) -> Work:
+def _computing(exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, Bytes], gives: dict[str, Bytes]) -> Work:
     return replace(
         exchanged,
         flops=flops,
@@ -161,6 +164,15 @@ def _computing(
         takes=takes,
         gives=gives,
     )
+
+
+def _within(plan: Plan, members: Iterable[Block]) -> dict[str, Bytes]:
+    """What an operation holds only while it computes: logits beside what is kept of the loss, or their gradients."""
+    if not any(block.kind == "head" for block in members):
+        return {}
+    sizes = _sizes(plan)
+    each = (HEADWAY.loss_peak - HEADWAY.loss_saves) * sizes.dtype.wide.bytes // Dtype.FLOAT32.bytes
+    return {"logits": Bytes(sizes.tokens * vocabulary(plan.model, sizes.tensor) * each)}
 
 
 def _units(plan: Plan, operation: Operation) -> list[Unit]:

@@ -36,6 +36,8 @@ def test_the_trace_file_holds_what_the_document_says(job, tmp_path, name, capsys
     peaks = found["peak_memory"]["3"]
     assert peaks.pop("total") == sum(peaks.values())
     assert peaks == trace.memory[3]
+    assert found["peak"]["bytes"] == sum(found["peak"]["made_of"].values()) == max(found["peak"]["by_rank"].values())
+    assert 0 <= found["peak"]["seconds"] < found["step_seconds"]
 
 
 def test_the_page_has_figures_edges_and_a_timeline_within_the_width(job, capsys):
