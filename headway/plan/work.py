@@ -13,7 +13,7 @@ from headway.model.pieces import Cost, Effort, Product, total
 from headway.model.sizes import Sizes
 from headway.model.unit import Unit
 from headway.plan import stages
-from headway.plan.dtypes import dtypes
+from headway.plan.dtypes import Dtypes, dtypes
 from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import UPDATE, Operation
@@ -235,12 +235,8 @@ def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
     owned = [plan.own(rank, unit) for unit in held]
     types = dtypes(plan.train)
     if part == UPDATE:
-        # AdamW reads weight, gradient and both moments, and writes all but the gradient; a master is then rounded
-        updated = types.master or types.params
-        moved = 2 * updated.bytes + types.grads.bytes + 4 * types.moments.bytes
-        rounded = updated.bytes + types.params.bytes if types.master else 0
         numel = sum(own.stop - own.start for own in owned)
-        return Work(traffic=Bytes(numel * (moved + rounded)), kernels=(3 if types.master else 2) * len(held))
+        return Work(traffic=Bytes(numel * update_bytes(types)), kernels=(3 if types.master else 2) * len(held))
     # each of the ranks that share a unit squares its share of the gradients
     squared = sum(min(unit.part(plan.num_sharing(unit)), unit.numel) for unit in held)
     every = _collectives(tuple(range(plan.layout.world)), [Call("all_reduce", TOTAL_BYTES)])
@@ -248,6 +244,16 @@ def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
     buffers = sum(each.takes.get("reductions", 0) for each in works if "reductions" not in each.gives)
     gives = {"reductions": Bytes(buffers)} if buffers else {}
     return replace(every, traffic=Bytes(squared * types.grads.bytes), kernels=len(held), gives=gives)
+
+
+def update_bytes(types: Dtypes) -> int:
+    """Traffic of updating a parameter: AdamW reads weight, gradient and both moments, and writes all but the gradient.
+
+    A master weight is then rounded to the parameter.
+    """
+    updated = types.master or types.params
+    moved = 2 * updated.bytes + types.grads.bytes + 4 * types.moments.bytes
+    return moved + (updated.bytes + types.params.bytes if types.master else 0)
 
 
 def _collectives(ranks: tuple[int, ...], calls: list[Call]) -> Work:

@@ -76,7 +76,10 @@ def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
         if "gradients" in stack.overlaps:
             found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers // outline.pipeline))
         if outline.zero:
-            found += stages.exchange(outline, over, ("all_gather",), numel * _PARAMETER)
+            found += _parameters(outline, each, rank)
+    elif stack.gathers_embedding and rank == 0:
+        # its gradients come last, and are reduced with nothing left to compute
+        found = stages.exchange(outline, outline.sharing(), ("reduce_scatter",), each.embedding * stack.reduced.bytes)
     elif outline.zero_ranks and outline.zero_ranks < outline.data * outline.context:
         # the copies of each part are summed behind the last backward
         over = outline.copies()
@@ -85,6 +88,17 @@ def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
     if outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}:
         found += stages.exchange(outline, outline.ends(), ("all_reduce",), each.embedding * stack.reduced.bytes)
     return Seconds(found)
+
+
+def _parameters(outline: Outline, each: Stages, rank: int) -> float:
+    """What the gathers of updated parameters take; behind the first forward only its first unit is waited for."""
+    size, over = outline.dtype.bytes, outline.sharing()
+    taken = stages.exchange(outline, over, ("all_gather",), each.numel[rank] * size)
+    if "parameters" not in outline.stack.overlaps:
+        return taken
+    hidden = sum(way.seconds for way in each.forward[: rank + 1])  # a later rank waits for its input anyway
+    first = stages.exchange(outline, over, ("all_gather",), (each.layer if rank else each.embedding) * size)
+    return max(taken - hidden, 0.0 if rank else first)
 
 
 _OVERLAPPED = 0.8  # of a backward during which gradients are ready to go: those of its first units wait for no other
@@ -96,6 +110,7 @@ def _update(outline: Outline, numel: int) -> Seconds:
     stack, device = outline.stack, outline.cluster.device
     own = numel // outline.cuts("optimizer")
     held = own if outline.zero == 3 else numel
-    traffic = own * stack.optimizer_bytes + held * (stack.grads.bytes + _PARAMETER)
+    summed = -(-numel // (outline.data * outline.context)) * stack.grads.bytes
+    traffic = own * stack.optimizer_bytes + (summed if stack.norms_own else held * (stack.grads.bytes + _PARAMETER))
     kernels = 8 * outline.model.layers // outline.pipeline
     return Seconds(price(device, Effort(traffic=Bytes(traffic), kernels=kernels), Dtype.FLOAT32).seconds + stack.host_step)

@@ -103,6 +103,8 @@ def exchange(outline: Outline, over: Ring, kinds: Iterable[Collective], size: in
 def _layers(outline: Outline, blocks: Sequence[_Block]) -> tuple[int, ...]:
     """Layers of each stage; `blocks` are the embedding, a layer and the head."""
     count, parts = outline.model.layers, outline.pipeline * outline.chunks
+    if outline.layers:
+        return outline.layers
     if parts == 1:
         return (count,)
     match outline.stack.splits:
@@ -156,6 +158,10 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     )
     if kind == "layer" and outline.zero == 3:
         _gathers(outline, numel, forward, backward)
+    if kind == "embedding" and outline.zero == 3 and outline.stack.gathers_embedding:
+        tied = outline.model.vocabulary * outline.model.hidden // outline.tensor if outline.model.tied else 0
+        whole = numel + (tied if outline.pipeline == 1 else 0)
+        forward["gathers"] = exchange(outline, outline.sharing(), ("all_gather",), whole * outline.dtype.bytes)
     weight = sum(p.n * p.k for p in cost.forward.products if p.batch == 1)
     return _Block(Way(forward), Way(backward), saved, numel, weight, again)
 

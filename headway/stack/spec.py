@@ -12,7 +12,7 @@ from headway.errors import PlanError, nearest
 from headway.units import Dtype, Seconds
 
 Fusion = Literal["norm", "rotary", "activation", "residual", "cast", "gather"]
-Overlap = Literal["gradients", "gathers", "tensor", "regathers"]
+Overlap = Literal["gradients", "gathers", "parameters", "tensor", "regathers"]
 AttentionKernel = Literal["flash", "unfused", "explicit"]
 Split = Literal["even", "balanced", "running"]
 
@@ -28,9 +28,12 @@ class Stack:
     one parameter's gradient to those before; `optimizer_bytes`: of updating one. `host`: seconds that the host takes to
     start a kernel, `host_call`: to call a collective, `host_step`: for a micro-batch besides.
 
-    Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, tensor ranks'
-    exchange behind their products, or of it only what is gathered once more going backward. `scatters_messages`: tensor
-    ranks send a part of a message each (Narayanan et al. 2021, §4.1). `gathers_alone`: a gather goes through one network card of a node. `reduced`: the
+    `norms_own`: of the gradients' norm each rank takes the part that no other that has them takes, and casts nothing.
+
+    Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, parameters
+    (ZeRO-1 and 2) while the first micro-batch goes forward, tensor ranks' exchange behind their products, or of it only what is gathered once more going backward. `scatters_messages`: tensor
+    ranks send a part of a message each (Narayanan et al. 2021, §4.1). `gathers_alone`: a gather goes through one network card of a node. `gathers_embedding`:
+    for each micro-batch too, like a layer, with nothing to hide it (ZeRO-3). `reduced`: the
     type in which gradients are summed over ranks.
 
     Memory. `grads`: the type in which gradients add up; `copies`: those in the parameters' type are kept beside them.
@@ -51,12 +54,14 @@ class Stack:
     loss_bytes: int = 0
     accumulate_bytes: int = 12
     optimizer_bytes: int = 40
+    norms_own: bool = False
     host: Seconds = Seconds(0.0)
     host_call: Seconds = Seconds(0.0)
     host_step: Seconds = Seconds(0.0)
     overlaps: frozenset[Overlap] = frozenset()
     scatters_messages: bool = False
     gathers_alone: bool = False
+    gathers_embedding: bool = False
     reduced: Dtype = Dtype.FLOAT32
     grads: Dtype = Dtype.FLOAT32
     copies: bool = False
@@ -76,11 +81,15 @@ class Stack:
 HEADWAY = Stack(
     name="headway",
     accumulate_bytes=0,
-    overlaps=frozenset(("gradients", "gathers")),
+    norms_own=True,
+    gathers_embedding=True,
+    overlaps=frozenset(("gradients", "gathers", "parameters")),
     splits="balanced",
     reasons={
+        "gathers_embedding": "it is a unit like others, with little before it to compute (schedule/program.py)",
+        "norms_own": "each rank squares its share of the gradients (plan/work.py)",
         "accumulate_bytes": "gradients are written where they add up (train/functions.py)",
-        "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead",
+        "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead, under ZeRO-1 and 2 at once",
         "splits": "parallel.split: balanced is the default",
     },
 )
