@@ -26,14 +26,18 @@ MOST_RANKS = 32  # drawn in the timeline
     metavar="FILE",
     help="Write the step as Chrome/Perfetto JSON (.json or .json.gz).",
 )
+@click.option(
+    "--explain", "explained", is_flag=True, help="Where the step goes, and what being twice as fast would save."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
-def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_json: bool) -> None:
+def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, explained: bool, as_json: bool) -> None:
     """Predict one training step of JOB (a job file or a plan).
 
     \b
     Example:
       headway simulate examples/stdlib.yaml
       headway simulate examples/stdlib.yaml --set train.microbatch=2 --trace step.json.gz
+      headway simulate examples/stdlib.yaml --explain
     """
     from headway import chrome
     from headway.cli.show import print_json, save
@@ -46,12 +50,25 @@ def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_jso
     built = build.from_file(job, overrides)
     trace = simulator.simulate(built)
     figures = throughput(built, trace.makespan)
+    why = _explain(built, trace) if explained else None
     if path:
         save(path, lambda: chrome.write(path, trace))
     if as_json:
-        print_json(_document(built, trace, figures))
+        print_json(_document(built, trace, figures) | ({"explain": why} if why else {}))
     else:
-        _print(built, trace, figures, path)
+        _print(built, trace, figures, why, path)
+
+
+def _explain(built: "Plan", trace: "Trace") -> dict[str, Any]:
+    from headway.sim import explain
+    from headway.sim.planned import outline
+
+    ranks, cores = built.layout.world, built.cluster.shared_cores
+    return explain.document(explain.explain(outline(built))) | {
+        "played_seconds": trace.makespan,
+        "shared_cores": cores if 0 < cores < ranks else 0,
+        "ranks": ranks,
+    }
 
 
 def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str, Any]:
@@ -73,7 +90,7 @@ def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str,
     }
 
 
-def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | None) -> None:
+def _print(built: "Plan", trace: "Trace", figures: "Throughput", why: dict[str, Any] | None, path: Path | None) -> None:
     from headway.cli.show import console, facts, is_coloured, print_lines, title
     from headway.report.makeup import bar, fullest, verdict
     from headway.units import show_count, show_seconds
@@ -96,6 +113,8 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | No
         )
     )
     out.print()
+    if why:
+        _print_why(out, why)
     print_lines(out, bar(place, columns=out.width, coloured=is_coloured(out)))
     out.print()
     out.print(_ranks(built, trace))
@@ -106,6 +125,16 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | No
     _timeline(out, trace)
     if path:
         out.print(f"The trace is in {path}; open it at ui.perfetto.dev.")
+
+
+def _print_why(out: "Console", why: dict[str, Any]) -> None:
+    from headway.report import explain
+
+    for table in (explain.where, explain.faster):
+        out.print(table(why))
+        out.print()
+    out.print(explain.agreement(why), style="dim")
+    out.print()
 
 
 def _ranks(built: "Plan", trace: "Trace") -> "Table":

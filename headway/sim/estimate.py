@@ -14,8 +14,8 @@ from headway.units import Bytes, Dtype, Seconds
 class Estimate:
     """A predicted step.
 
-    `parts`: seconds of the busiest pipeline rank by what they are for, which add up to `seconds`. `memory`: category →
-    bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has.
+    `parts`: seconds of the `busiest` pipeline rank by what they are for, which add up to `seconds`. `memory`:
+    category → bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has.
     """
 
     seconds: Seconds
@@ -23,6 +23,7 @@ class Estimate:
     memory: dict[str, Bytes]
     worst_rank: int
     room: Bytes
+    busiest: int = 0
 
     @property
     def peak(self) -> Bytes:
@@ -51,7 +52,7 @@ def estimate(outline: Outline, *, whole: bool = False) -> Estimate:
     memory = [footprint.memory(outline, each, played.held, rank) for rank in range(outline.pipeline)]
     worst = max(range(outline.pipeline), key=lambda rank: sum(memory[rank].values()))
     seconds = Seconds(played.makespan + synced + updated)
-    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.memory)
+    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.memory, rank)
 
 
 def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:
@@ -67,6 +68,9 @@ def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:
 def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
     """What of the sums over data and context ranks is not behind the last backward, and the shared embedding's sum."""
     stack, numel = outline.stack, each.numel[rank]
+    tied = outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}
+    if tied and stack.sums_tied_once:
+        numel -= each.embedding
     last = each.backward[outline.stages_of(rank)[0]].seconds
     found = 0.0
     if outline.zero < 3:
@@ -85,8 +89,9 @@ def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
         over = outline.copies()
         found = stages.exchange(outline, over, ("all_reduce",), numel // outline.zero_ranks * stack.reduced.bytes)
         found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers))
-    if outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}:
-        found += stages.exchange(outline, outline.ends(), ("all_reduce",), each.embedding * stack.reduced.bytes)
+    if tied:
+        over = outline.both_ends() if stack.sums_tied_once else outline.ends()
+        found += stages.exchange(outline, over, ("all_reduce",), each.embedding * stack.reduced.bytes)
     return Seconds(found)
 
 

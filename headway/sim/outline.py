@@ -117,6 +117,12 @@ class Outline:
         """The first and the last pipeline rank."""
         return self.inside(2, stride=self.world // self.pipeline)
 
+    def both_ends(self) -> Ring:
+        """The ranks that hold a tied embedding: those of the first and of the last pipeline rank."""
+        copies, per_node = self.data * self.context, self.cluster.devices_per_node
+        near = copies if self.world > per_node else 2 * copies
+        return spread(self.cluster, 2 * copies, max(1, min(per_node // self.tensor, near)))
+
     def message_seconds(self) -> Seconds:
         """How long activations take from one pipeline rank to the next.
 

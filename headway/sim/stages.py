@@ -134,11 +134,17 @@ def _running(count: int, parts: int, *, layer: int, head: int) -> tuple[int, ...
     return tuple(found)
 
 
+def cost_of(outline: Outline, kind: Kind) -> Cost:
+    """Cost of a block of that kind."""
+    numel = num_held(_one(outline.model, kind).parameters, outline.tensor)
+    return of_kind(kind, numel, Pieces(outline.model, outline.sizes, outline.stack))
+
+
 def _block(outline: Outline, kind: Kind) -> _Block:
     one = _one(outline.model, kind)
     numel = num_held(one.parameters, outline.tensor)
     pieces = Pieces(outline.model, outline.sizes, outline.stack)
-    cost = of_kind(kind, numel, pieces)
+    cost = cost_of(outline, kind)
     there, back = _priced(outline, cost.forward), _priced(outline, cost.backward, backward=True)
     calls = exchanges.forward(outline.model, one, outline.sizes), exchanges.backward(outline.model, one, outline.sizes)
     forward = {**_times(there), "tensor exchange": _tensor(outline, there, calls[0])}

@@ -33,7 +33,8 @@ class Stack:
     Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, parameters
     (ZeRO-1 and 2) while the first micro-batch goes forward, tensor ranks' exchange behind their products, or of it only what is gathered once more going backward. `scatters_messages`: tensor
     ranks send a part of a message each (Narayanan et al. 2021, §4.1). `gathers_alone`: a gather goes through one network card of a node. `gathers_embedding`:
-    for each micro-batch too, like a layer, with nothing to hide it (ZeRO-3). `reduced`: the
+    for each micro-batch too, like a layer, with nothing to hide it (ZeRO-3).
+    `sums_tied_once`: gradients of a tied embedding over the ranks of both ends at once, not first over data ranks. `reduced`: the
     type in which gradients are summed over ranks.
 
     Memory. `grads`: the type in which gradients add up; `copies`: those in the parameters' type are kept beside them.
@@ -62,6 +63,7 @@ class Stack:
     scatters_messages: bool = False
     gathers_alone: bool = False
     gathers_embedding: bool = False
+    sums_tied_once: bool = False
     reduced: Dtype = Dtype.FLOAT32
     grads: Dtype = Dtype.FLOAT32
     copies: bool = False
@@ -83,10 +85,12 @@ HEADWAY = Stack(
     accumulate_bytes=0,
     norms_own=True,
     gathers_embedding=True,
+    sums_tied_once=True,
     overlaps=frozenset(("gradients", "gathers", "parameters")),
     splits="balanced",
     reasons={
         "gathers_embedding": "it is a unit like others, with little before it to compute (schedule/program.py)",
+        "sums_tied_once": "a weight that two stages share is one unit of all its holders (plan/plan.py, group)",
         "norms_own": "each rank squares its share of the gradients (plan/work.py)",
         "accumulate_bytes": "gradients are written where they add up (train/functions.py)",
         "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead, under ZeRO-1 and 2 at once",
