@@ -74,6 +74,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
         "split": {"name": built.split, "layout": layout_text(built.stages)},
         "stages": [_stage(built, each) for each in all_],
         "dearest": {"stage": worst.stage, "over_mean": over},
+        "recompute": asdict(built.recompute),
         "parameters": built.num_parameters,
         "flops_per_token": model_flops_per_token(built),
         "schedule": {
@@ -180,6 +181,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
         ),
         ("split", f"{built.split}: {layout_text(built.stages)}"),
         ("units", units_text(built)),
+        *([("recompute", str(built.recompute))] if built.recompute.layers else []),
         *([("sharing", shared_by)] if (shared_by := sharing_text(built)) else []),
     ]
 

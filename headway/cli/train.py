@@ -49,6 +49,7 @@ def train(
     from headway.plan import build
 
     plan = build.from_file(job, overrides)
+    _refuse_what_is_only_predicted(plan)
     words = [f"--set {override}" for override in overrides]
     if profile is not None:
         plan = replace(plan, run=replace(plan.run, profile=profile))
@@ -64,6 +65,14 @@ def train(
         raise PlanError("torchrun starts its workers again itself. Use torchrun --max-restarts N, without this option.")
     else:
         _as_worker(plan, worker, asked, as_json)
+
+
+def _refuse_what_is_only_predicted(plan: "Plan") -> None:
+    if (mode := plan.recompute.mode) != "none":
+        raise PlanError(
+            f"parallel.recompute {mode} is predicted (headway plan, headway simulate), but not trained yet. "
+            f"Train with parallel.recompute none."
+        )
 
 
 def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:

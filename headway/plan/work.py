@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from headway.model import exchange
+from headway.model import exchange, recompute
 from headway.model.block import Block
 from headway.model.cost import cost
 from headway.model.cut import vocabulary
 from headway.model.exchange import Call
-from headway.model.pieces import Cost, Effort, Product, total
+from headway.model.pieces import Cost, Effort, Pieces, Product, effort, total
+from headway.model.recompute import Again
 from headway.model.sizes import Sizes
 from headway.model.unit import Unit
 from headway.plan import stages
@@ -31,7 +32,8 @@ _NO_FLOPS, _NO_BYTES = Flops(0), Bytes(0)
 class Work:
     """What an operation does.
 
-    `flops` as papers count them; `products`, `attention`, `traffic` and `kernels` are those of an Effort.
+    `flops` as papers count them; `products`, `attention`, `traffic` and `kernels` are those of an Effort. `again`: what
+    a backward computes again before that, of which `flops` counts nothing.
     `edge` as in Span; `group` the ranks that take part in its collectives, `calls` those, one after another; `bytes`
     the size of the message, or of the collectives' buffers together.
     `takes` is allocated when it starts, `gives` freed when it ends, `within` both: category → bytes.
@@ -43,6 +45,7 @@ class Work:
     traffic: Bytes = _NO_BYTES
     kernels: int = 0
     backward: bool = False
+    again: Effort = field(default_factory=Effort)
     edge: str = ""
     group: tuple[int, ...] = ()
     bytes: Bytes = _NO_BYTES
@@ -95,8 +98,8 @@ def sequence_cuts(plan: Plan) -> int:
 
 
 def unit_cost(plan: Plan, unit: Unit) -> Cost:
-    """Cost of a unit going forward on one micro-batch, on one of its tensor ranks."""
-    return total(cost(plan.model, block, _sizes(plan)) for block in unit.blocks)
+    """Cost of a unit on one micro-batch, on one of its tensor ranks, in training."""
+    return total(_cost(plan, block) for block in unit.blocks)
 
 
 def model_flops_per_token(plan: Plan) -> float:
@@ -116,7 +119,7 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
     if not program.trains:
         sizes, model = replace(sizes, smoothed=False), model.without_dropout
     done = total(cost(model, block, sizes) for block in members)
-    takes = {"activations": done.saved} if program.trains else {}
+    takes = {"activations": total(_cost(plan, block) for block in members).saved} if program.trains else {}
     gives: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
     if not _passes_on(plan, action, received=received, sent=sent):
@@ -133,7 +136,7 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     names, sizes = program.parts_of(action).computed, _sizes(plan)
     units = _units(plan, operation)
     members = [block for unit in units for block in unit.blocks]
-    done = total(cost(plan.model, block, sizes) for block in members)
+    done = total(_cost(plan, block) for block in members)
     gives = {"activations": done.saved}
     takes: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_B), _has(program, action, Kind.SEND_B)
@@ -144,13 +147,18 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     begun = [each.name for each in program.parts_of(action).shared if each.cut_grads and each.users[-1] == part]
     if unreduced := sum(_whole_gradients(plan, plan.unit(name)) for name in begun):
         takes |= {"unreduced": Bytes(unreduced)}
-    calls = [call for block in members for call in exchange.backward(plan.model, block, sizes)]
+    again = [block for block in members if plan.again(block) == "full"]
+    calls = [call for block in again for call in exchange.forward(plan.model, block, sizes)]
+    calls += [call for block in members for call in exchange.backward(plan.model, block, sizes)]
     if plan.sequence_parallel:
         last = program.schedule.final.get(_stage(action)) == action
         calls += [call for u in units if last or plan.placed(u).grads.cut for call in _gradients_in_parts(plan, u)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
     computed = _computing(both, Flops(2 * done.flops), done.backward, takes, gives)
-    return replace(computed, backward=True, within=_within(plan, members))
+    agains = [_again(plan, block) for block in members]
+    held = max((each.held for each in agains), default=0)  # of one layer at a time
+    within = _within(plan, members) | ({"recomputed": Bytes(held)} if held else {})
+    return replace(computed, backward=True, again=effort(each.effort for each in agains), within=within)
 
 
 def _computing(exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, Bytes], gives: dict[str, Bytes]) -> Work:
@@ -164,6 +172,18 @@ def _computing(exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, B
         takes=takes,
         gives=gives,
     )
+
+
+def _cost(plan: Plan, block: Block) -> Cost:
+    """Cost of a block in training, where what its backward computes again is not kept."""
+    return replace(cost(plan.model, block, _sizes(plan)), saved=_again(plan, block).saved)
+
+
+def _again(plan: Plan, block: Block) -> Again:
+    """What the backward of a block computes again."""
+    sizes = _sizes(plan)
+    pieces = Pieces(plan.model, sizes, HEADWAY)
+    return recompute.again(plan.again(block), pieces, cost(plan.model, block, sizes))
 
 
 def _within(plan: Plan, members: Iterable[Block]) -> dict[str, Bytes]:

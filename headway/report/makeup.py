@@ -156,8 +156,8 @@ def _peaks(trace: Trace, ranks: Column, places: Column) -> dict[int, tuple[int, 
     """
     constant: dict[int, int] = {}
     for rank, place in zip(ranks.tolist(), places.tolist(), strict=True):
-        kept = sum(size for kind, size in trace.memory[rank].items() if kind not in trace.held.names)
-        constant[place] = constant.get(place, 0) + kept
+        own = sum(size for kind, size in trace.memory[rank].items() if kind not in trace.held.names)
+        constant[place] = constant.get(place, 0) + own
     held = trace.held
     found: dict[int, tuple[int, int | None]] = {place: (size, None) for place, size in constant.items()}
     if not len(held.times):

@@ -39,6 +39,8 @@ def outline(plan: Plan) -> Outline:
         zero=next(stage for stage in range(4) if zero(stage) == plan.placement) if size("data") > 1 else 0,
         products=plan.train.precision,
         attention="explicit" if plan.model.attention_dropout else stack.attention,
+        recompute="fraction" if plan.recompute.mode == "full" else plan.recompute.mode,
+        recomputed=sum(plan.again(block) == "full" for stage in plan.blocks for block in stage) / plan.model.layers,
         layers=tuple(sum(block.kind == "layer" for block in stage) for stage in plan.blocks),
         smoothed=plan.train.label_smoothing > 0,
     )

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from headway.cluster.spec import Ring
 from headway.model import exchange as exchanges
+from headway.model import recompute
 from headway.model.block import Block, Kind, blocks, shared
 from headway.model.cost import of_kind
 from headway.model.cut import num_held, vocabulary
@@ -209,9 +210,8 @@ def _recompute(
     outline: Outline, pieces: Pieces, cost: Cost, forward: Mapping[str, float]
 ) -> tuple[dict[str, float], int]:
     """Seconds that a layer's backward computes again, and bytes that it keeps all the same."""
-    spec, tensor = outline.model, outline.tensor
-    h = spec.hidden
-    inputs = pieces.tokens * h * outline.dtype.bytes // pieces.cuts
+    h, tensor = outline.model.hidden, outline.tensor
+    inputs = recompute.again("full", pieces, cost).saved
     match outline.recompute:
         case "none":
             return {}, cost.saved
@@ -222,10 +222,8 @@ def _recompute(
             kept = round(share * inputs + (1 - share) * cost.saved)
             return {kind: share * seconds for kind, seconds in forward.items()}, kept
         case "selective":
-            queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)
-            core = pieces.attention(queries, keys)
-            kept = pieces.tokens * (queries + 2 * keys) * outline.dtype.bytes
-            return _times(_priced(outline, core.forward)), cost.saved - max(0, core.saved - kept)
+            core = recompute.again("selective", pieces, cost)
+            return _times(_priced(outline, core.effort)), core.saved
         case "op-level":
             # every other product and the fused attention keep their outputs (torchtitan's list of operators to save)
             kept_products = cost.forward.products[1::2]

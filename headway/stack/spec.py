@@ -26,16 +26,16 @@ class Stack:
     `dropout`: whether it is trained with dropout, whose masks are kept, a byte an element. `loss_bytes`: memory traffic
     of the loss for one logit, forward and backward together (0: as Headway's). `accumulate_bytes`: traffic of adding
     one parameter's gradient to those before; `optimizer_bytes`: of updating one. `host`: seconds that the host takes to
-    start a kernel, `host_call`: to call a collective, `host_step`: for a micro-batch besides.
-
-    `norms_own`: of the gradients' norm each rank takes the part that no other that has them takes, and casts nothing.
+    start a kernel, `host_call`: to call a collective, `host_step`: for a micro-batch besides. `norms_own`: each rank
+    takes the norm of its share of the gradients only, and casts nothing for it.
 
     Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, parameters
-    (ZeRO-1 and 2) while the first micro-batch goes forward, tensor ranks' exchange behind their products, or of it only what is gathered once more going backward. `scatters_messages`: tensor
-    ranks send a part of a message each (Narayanan et al. 2021, §4.1). `gathers_alone`: a gather goes through one network card of a node. `gathers_embedding`:
-    for each micro-batch too, like a layer, with nothing to hide it (ZeRO-3).
-    `sums_tied_once`: gradients of a tied embedding over the ranks of both ends at once, not first over data ranks. `reduced`: the
-    type in which gradients are summed over ranks.
+    (ZeRO-1 and 2) while the first micro-batch goes forward, tensor ranks' exchange behind their products, or of it only
+    what is gathered once more going backward. `scatters_messages`: tensor ranks send a part of a message each
+    (Narayanan et al. 2021, §4.1). `gathers_alone`: a gather goes through one network card of a node.
+    `gathers_embedding`: for each micro-batch, like a layer, with nothing to hide it (ZeRO-3). `sums_tied_once`: the
+    gradients of a tied embedding over the ranks of both ends at once, not first over data ranks. `reduced`: the type in
+    which gradients are summed over ranks.
 
     Memory. `grads`: the type in which gradients add up; `copies`: those in the parameters' type are kept beside them.
     `params_wide`: cut parameters are kept in float32 only, and gathered in 16 bits. `keeps_unrotated`: queries,
@@ -93,7 +93,7 @@ HEADWAY = Stack(
         "sums_tied_once": "a weight that two stages share is one unit of all its holders (plan/plan.py, group)",
         "norms_own": "each rank squares its share of the gradients (plan/work.py)",
         "accumulate_bytes": "gradients are written where they add up (train/functions.py)",
-        "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead, under ZeRO-1 and 2 at once",
+        "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead (all at once: ZeRO-1, 2)",
         "splits": "parallel.split: balanced is the default",
     },
 )
