@@ -274,8 +274,8 @@ def _recompute(wanted: str | dict[str, Any], model: ModelSpec) -> Recompute:
     mode = next((each for each in known if each == named), None)
     if mode is None or fields:
         raise PlanError(
-            f"parallel.recompute is {_yaml(wanted)}. Use {', '.join(known)}, or {{mode: full, layers: 8}} for the first "
-            f"8 layers of each stage."
+            f"parallel.recompute is {_yaml(wanted)}. Use {', '.join(known)}, or {{mode: full, layers: 8}} for the "
+            f"first 8 layers of each stage."
         )
     if layers != model.layers and mode != "full":
         raise PlanError(f"parallel.recompute.layers is for mode full, but the mode is {mode}. Leave layers out.")

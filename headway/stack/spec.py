@@ -93,7 +93,7 @@ HEADWAY = Stack(
         "sums_tied_once": "a weight that two stages share is one unit of all its holders (plan/plan.py, group)",
         "norms_own": "each rank squares its share of the gradients (plan/work.py)",
         "accumulate_bytes": "gradients are written where they add up (train/functions.py)",
-        "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead (all at once: ZeRO-1, 2)",
+        "overlaps": "reductions behind the last backward, gathers ahead by parallel.prefetch, or (ZeRO-1, 2) all at once",
         "splits": "parallel.split: balanced is the default",
     },
 )
