@@ -98,4 +98,4 @@ def _update(outline: Outline, numel: int) -> Seconds:
     held = own if outline.zero == 3 else numel
     traffic = own * stack.optimizer_bytes + held * (stack.grads.bytes + _PARAMETER)
     kernels = 8 * outline.model.layers // outline.pipeline
-    return Seconds(price(device, Effort(traffic=Bytes(traffic), kernels=kernels), Dtype.FLOAT32).seconds + stack.host_step)
+    return price(device, Effort(traffic=Bytes(traffic), kernels=kernels), Dtype.FLOAT32).seconds

@@ -17,7 +17,7 @@ from headway.model.split import of_alike
 from headway.plan.price import Price, price
 from headway.sim.cost import collectives
 from headway.sim.outline import Outline
-from headway.units import Bytes, Dtype, Seconds
+from headway.units import Bytes, Dtype, Flops, Seconds
 
 _PICOSECONDS = 1e12
 
@@ -71,9 +71,11 @@ def stages(outline: Outline) -> Stages:
     last = len(layers) - 1
 
     def of(way: str) -> tuple[Way, ...]:
+        waits = Way({"host": outline.stack.host_rank * outline.world / 2})
         return tuple(
             _sum(
                 [
+                    (1, waits),
                     *([(1, getattr(embedding, way))] if stage == 0 else []),
                     (count, getattr(layer, way)),
                     *([(1, getattr(head, way))] if stage == last else []),
@@ -161,9 +163,7 @@ def _block(outline: Outline, kind: Kind) -> _Block:
 
 
 def _priced(outline: Outline, effort: Effort, *, backward: bool = False) -> Price:
-    return price(
-        outline.cluster.device, effort, outline.dtype, outline.stack.attention_share, backward=backward
-    )
+    return price(outline.cluster.device, effort, outline.dtype, outline.stack, backward=backward)
 
 
 def _times(priced: Price) -> dict[str, float]:
@@ -171,16 +171,18 @@ def _times(priced: Price) -> dict[str, float]:
 
 
 def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...]) -> float:
-    """The collectives of tensor ranks; where they overlap products, what is left: a piece of them, or what is longer."""
+    """The collectives of tensor ranks, as far as they are not behind products.
+
+    What overlaps a product leaves the first of t pieces, or what takes longer than the products.
+    """
     if outline.tensor == 1:
         return 0.0
-    over = outline.inside(outline.tensor, stride=1)
-    taken = collectives(calls, over)
-    if "regathers" in outline.stack.overlaps and len(calls) % 3 == 0:
-        taken = collectives([call for place, call in enumerate(calls) if place % 3], over)
-    if "tensor" in outline.stack.overlaps:
-        taken = max(taken / outline.tensor, taken - priced.products)
-    return taken
+    over, overlaps = outline.inside(outline.tensor, stride=1), outline.stack.overlaps
+    if "regathers" in overlaps and len(calls) % 3 == 0:
+        calls = tuple(call for place, call in enumerate(calls) if place % 3)  # of each three the first gathers again
+    hidden = [call for call in calls if "sums" in overlaps or call.kind == "all_gather"] if "tensor" in overlaps else []
+    behind = collectives(hidden, over)
+    return collectives(calls, over) - behind + max(behind / outline.tensor, behind - priced.products)
 
 
 def _context(outline: Outline, there: Price, back: Price) -> tuple[float, float]:
@@ -215,14 +217,14 @@ def _recompute(
             kept = pieces.tokens * (queries + 2 * keys) * outline.dtype.bytes
             return _times(_priced(outline, core.forward)), cost.saved - max(0, core.saved - kept)
         case "op-level":
-            # every other product and the fused attention keep their outputs (torchtitan's list of operators to save)
-            kept_products = cost.forward.products[1::2]
-            again = replace(
-                cost.forward, products=cost.forward.products[::2], attention=type(cost.forward.attention)(0)
-            )
-            outputs = sum(p.batch * p.m * p.n for p in kept_products) * outline.dtype.bytes
-            attended = pieces.tokens * (h // tensor) * outline.dtype.bytes
-            return _times(_priced(outline, again)), inputs + outputs + attended
+            # torchtitan keeps what every other product gives (queries and values, gate, down) and the fused attention
+            queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)
+            f, narrow = spec.feed_forward // tensor, outline.sizes.narrow
+            taken = [(keys, h), (h, queries), (f, h)] if spec.family == "llama" else [(h, queries), (h, f)]
+            products = tuple(Product(pieces.tokens, n, k, narrow=narrow) for n, k in taken)
+            kept = queries + keys + f + h if spec.family == "llama" else queries + 2 * keys + f
+            again = replace(cost.forward, products=products, attention=Flops(0))
+            return _times(_priced(outline, again)), inputs + pieces.tokens * (kept + queries) * outline.dtype.bytes
 
 
 def _wait_for_host(outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False) -> None:

@@ -12,7 +12,7 @@ from headway.errors import PlanError, nearest
 from headway.units import Dtype, Seconds
 
 Fusion = Literal["norm", "rotary", "activation", "residual", "cast", "gather"]
-Overlap = Literal["gradients", "gathers", "tensor", "regathers"]
+Overlap = Literal["gradients", "gathers", "tensor", "sums", "regathers"]
 AttentionKernel = Literal["flash", "unfused", "explicit"]
 Split = Literal["even", "balanced", "running"]
 
@@ -22,14 +22,15 @@ class Stack:
     """The software of a job; what is not said is as in eager torch.
 
     Computing. `fuses`: what takes one kernel where eager torch takes one an operator. `attention`: its kernel where the
-    job names none, and `attention_share` how much of the rate of the device's best fused kernel its own reaches.
+    job names none, and `attention_share` how much of the rate of the device's best fused kernel its own reaches;
+    `narrow_share` likewise of products in float8.
     `dropout`: whether it is trained with dropout, whose masks are kept, a byte an element. `loss_bytes`: memory traffic
     of the loss for one logit, forward and backward together (0: as Headway's). `accumulate_bytes`: traffic of adding
     one parameter's gradient to those before; `optimizer_bytes`: of updating one. `host`: seconds that the host takes to
-    start a kernel, `host_call`: to call a collective, `host_step`: for a micro-batch besides.
+    start a kernel, `host_call`: to call a collective, `host_rank`: for a micro-batch, times the ranks of the job.
 
     Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, tensor ranks'
-    exchange behind their products, or of it only what is gathered once more going backward. `scatters_messages`: tensor
+    gathers behind the products that need them (`sums`: their sums too), or only what is gathered once more going backward. `scatters_messages`: tensor
     ranks send a part of a message each (Narayanan et al. 2021, §4.1). `gathers_alone`: a gather goes through one network card of a node. `reduced`: the
     type in which gradients are summed over ranks.
 
@@ -53,7 +54,8 @@ class Stack:
     optimizer_bytes: int = 40
     host: Seconds = Seconds(0.0)
     host_call: Seconds = Seconds(0.0)
-    host_step: Seconds = Seconds(0.0)
+    host_rank: Seconds = Seconds(0.0)
+    narrow_share: float = 1.0
     overlaps: frozenset[Overlap] = frozenset()
     scatters_messages: bool = False
     gathers_alone: bool = False
@@ -104,7 +106,7 @@ def presets() -> dict[str, Stack]:
 _DECODED: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("fuses", "overlaps"), frozenset),
     **dict.fromkeys(("grads", "reduced"), Dtype),
-    **dict.fromkeys(("host", "host_call", "host_step", "attention_share"), float),  # YAML 1.1 reads 1e-5 as a word
+    **dict.fromkeys(("host", "host_call", "host_rank", "attention_share", "narrow_share"), float),  # YAML 1.1 reads 1e-5 as a word
 }
 
 
