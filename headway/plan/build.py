@@ -216,6 +216,10 @@ def _check_tokenizer(name: str, model: ModelSpec) -> None:
 
 
 def _check_dtypes(train: Train, cluster: Cluster) -> None:
+    if Dtype.FLOAT8 in {train.precision, train.reduce_dtype}:
+        key = "precision" if train.precision is Dtype.FLOAT8 else "reduce_dtype"
+        *most, last = (f"'{dtype}'" for dtype in Dtype if dtype is not Dtype.FLOAT8)
+        raise PlanError(f"train.{key} is 'float8'. Use {', '.join(most)} or {last}.")
     _check_loss_scale(train)
     types = dtypes(train)
     accepted = dict.fromkeys((types.grads, types.params))  # the gradients' own type, or the parameters'

@@ -148,9 +148,7 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     return replace(_computing(both, Flops(2 * done.flops), done.backward, takes, gives), backward=True)
 
 
-def _computing(
-    exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, Bytes], gives: dict[str, Bytes]
-) -> Work:
+def _computing(exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, Bytes], gives: dict[str, Bytes]) -> Work:
     return replace(
         exchanged,
         flops=flops,

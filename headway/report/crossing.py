@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from headway.cluster.spec import Link
+from headway.cluster.spec import Ring, spread
 from headway.plan.plan import Plan
 from headway.plan.work import work
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import Operation
-from headway.sim.cost import communicating
+from headway.sim.cost import collectives
 from headway.units import Seconds, show_seconds
 
 
@@ -28,7 +28,8 @@ def crossing(plan: Plan) -> Crossing | None:
     if not over:
         return None
     rank = over[0][0]
-    return Crossing(len(over), len(groups), _seconds(plan, rank, cluster.between), _seconds(plan, rank, cluster.inside))
+    between, inside = (spread(cluster, len(over[0]), each) for each in (cluster.devices_per_node, len(over[0])))
+    return Crossing(len(over), len(groups), _seconds(plan, rank, between), _seconds(plan, rank, inside))
 
 
 def crossing_text(plan: Plan) -> str:
@@ -45,9 +46,9 @@ def crossing_text(plan: Plan) -> str:
     )
 
 
-def _seconds(plan: Plan, rank: int, link: Link) -> Seconds:
+def _seconds(plan: Plan, rank: int, over: Ring) -> Seconds:
     """Collectives of one micro-batch, forward and backward, of all stages of a rank."""
     stages = plan.schedule.stages(plan.layout.coord(rank)["pipeline"])
     actions = [Action(kind, stage, 0) for stage in stages for kind in (Kind.FORWARD, Kind.BACKWARD)]
     works = [work(plan, plan.program, rank, Operation(action)) for action in actions]
-    return Seconds(sum(communicating(done, link) for done in works))
+    return Seconds(sum(collectives(done.calls, over) for done in works))

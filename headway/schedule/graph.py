@@ -130,7 +130,7 @@ def walk(graph: Graph, seconds: Times) -> tuple[Times, Times]:
 
 
 def steps(graph: Graph) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The events in an order in which each comes behind those that it waits for, with these: a graph to be walked often.
+    """The events in an order in which each comes behind those that it waits for, with these: to walk a graph often.
 
     The graph must be one that can finish.
     """

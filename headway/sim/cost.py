@@ -1,4 +1,4 @@
-"""Seconds of an operation on a cluster: what the device computes, and what goes over links: latency plus bytes over bandwidth."""
+"""Seconds of an operation on a cluster: what the device computes, and latency plus bytes over bandwidth of links."""
 
 from collections.abc import Iterable, Mapping
 
@@ -34,5 +34,7 @@ def collectives(calls: Iterable[Call], over: Ring) -> Seconds:
     n = over.ranks
     if n == 1:
         return Seconds(0.0)
-    once = sum(over.call + ROUNDS[call.kind] * (over.around + (n - 1) / n * call.bytes / over.bandwidth) for call in calls)
+    once = sum(
+        over.call + ROUNDS[call.kind] * (over.around + (n - 1) / n * call.bytes / over.bandwidth) for call in calls
+    )
     return Seconds(once)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from headway.model.exchange import Collective
 from headway.model.pieces import Effort
 from headway.plan.price import price
 from headway.sim import footprint, pipeline, stages
@@ -71,19 +72,19 @@ def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
     found = 0.0
     if outline.zero < 3:
         over = outline.sharing()
-        kinds = ("all_reduce",) if outline.zero == 0 else ("reduce_scatter",)
-        found = stages.exchange(outline, over, kinds, numel * stack.reduced.bytes)
+        kind: Collective = "all_reduce" if outline.zero == 0 else "reduce_scatter"
+        found = stages.exchange(over, kind, numel * stack.reduced.bytes)
         if "gradients" in stack.overlaps:
             found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers // outline.pipeline))
         if outline.zero:
-            found += stages.exchange(outline, over, ("all_gather",), numel * _PARAMETER)
+            found += stages.exchange(over, "all_gather", numel * _PARAMETER)
     elif outline.zero_ranks and outline.zero_ranks < outline.data * outline.context:
         # the copies of each part are summed behind the last backward
         over = outline.copies()
-        found = stages.exchange(outline, over, ("all_reduce",), numel // outline.zero_ranks * stack.reduced.bytes)
+        found = stages.exchange(over, "all_reduce", numel // outline.zero_ranks * stack.reduced.bytes)
         found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers))
     if outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}:
-        found += stages.exchange(outline, outline.ends(), ("all_reduce",), each.embedding * stack.reduced.bytes)
+        found += stages.exchange(outline.ends(), "all_reduce", each.embedding * stack.reduced.bytes)
     return Seconds(found)
 
 

@@ -1,4 +1,4 @@
-"""Pipeline of an outline: its schedule played with priced stages, a few periods of a long one, and what is held meanwhile."""
+"""Pipeline of an outline: its schedule played with priced stages, of a long one a few periods, and what ranks hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,8 @@ def play(outline: Outline, each: Stages, *, whole: bool = False) -> Played:
     """
     p, m = outline.pipeline, outline.microbatches
     busy = tuple(
-        m * sum(each.forward[s].seconds + each.backward[s].seconds for s in outline.stages_of(rank)) for rank in range(p)
+        m * sum(each.forward[s].seconds + each.backward[s].seconds for s in outline.stages_of(rank))
+        for rank in range(p)
     )
     if p == 1 and outline.chunks == 1:
         return Played(Seconds(busy[0]), busy, (each.saved[0],))
@@ -58,7 +59,7 @@ def _played(outline: Outline, each: Stages, microbatches: int) -> tuple[float, t
     for event, before in rows.steps:
         start = 0.0
         for other in before:
-            if ends[other] > start:
+            if ends[other] > start:  # noqa: PLR1730 -- a call of max takes three times as long
                 start = ends[other]
         ends[event] = start + seconds[event]
     return max(ends), tuple(_most(stages, change, each.saved) for stages, change in rows.changes)
@@ -84,9 +85,7 @@ class _Rows:
 
 @lru_cache(maxsize=512)
 def _rows(family: str, pipeline: int, microbatches: int, chunks: int) -> _Rows:
-    schedule = passes.add_messages(
-        families.build(family, pipeline=pipeline, microbatches=microbatches, chunks=chunks)
-    )
+    schedule = passes.add_messages(families.build(family, pipeline=pipeline, microbatches=microbatches, chunks=chunks))
     graph = graphs.build(Program(schedule))
     every, stages = graph.operations, schedule.num_stages
     kinds = np.full(graph.num_events, 2 * stages)
@@ -97,6 +96,6 @@ def _rows(family: str, pipeline: int, microbatches: int, chunks: int) -> _Rows:
     changes = []
     for row in schedule.rows:
         change = row.of(Kind.FORWARD).astype(np.int64) - row.of(*GIVES_WEIGHT_GRADIENT)
-        mine = np.flatnonzero(change)
-        changes.append((row.stages[mine], change[mine]))
+        passes_only = np.flatnonzero(change)
+        changes.append((row.stages[passes_only], change[passes_only]))
     return _Rows(graphs.steps(graph), kinds, tuple(changes))

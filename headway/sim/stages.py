@@ -7,7 +7,7 @@ from typing import assert_never
 
 from headway.cluster.spec import Ring
 from headway.model import exchange as exchanges
-from headway.model.block import Block, Kind, blocks, shared
+from headway.model.block import Block, Kind, blocks
 from headway.model.cost import of_kind
 from headway.model.cut import num_held, vocabulary
 from headway.model.exchange import Call, Collective
@@ -17,7 +17,7 @@ from headway.model.split import of_alike
 from headway.plan.price import Price, price
 from headway.sim.cost import collectives
 from headway.sim.outline import Outline
-from headway.units import Bytes, Dtype, Flops, Seconds
+from headway.units import Bytes, Flops, Seconds
 
 _PICOSECONDS = 1e12
 
@@ -97,9 +97,9 @@ def stages(outline: Outline) -> Stages:
     return Stages(layers, of("forward"), of("backward"), saved, tuple(numel), tokens, layer.numel, layer.again)
 
 
-def exchange(outline: Outline, over: Ring, kinds: Iterable[Collective], size: int) -> float:
-    """Seconds of collectives of one buffer of `size` bytes, one after another."""
-    return collectives([Call(kind, Bytes(size)) for kind in kinds], over)
+def exchange(over: Ring, kind: Collective, size: int) -> float:
+    """Seconds of a collective of a buffer of `size` bytes."""
+    return collectives([Call(kind, Bytes(size))], over)
 
 
 def _layers(outline: Outline, blocks: Sequence[_Block]) -> tuple[int, ...]:
@@ -143,7 +143,7 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     calls = exchanges.forward(outline.model, one, outline.sizes), exchanges.backward(outline.model, one, outline.sizes)
     forward = {**_times(there), "tensor exchange": _tensor(outline, there, calls[0])}
     backward = {**_times(back), "tensor exchange": _tensor(outline, back, calls[1])}
-    saved, again = cost.saved, 0
+    saved, again = int(cost.saved), 0
     if kind == "layer":
         if outline.context > 1:
             forward["context exchange"], backward["context exchange"] = _context(outline, there, back)
@@ -227,24 +227,32 @@ def _recompute(
             return _times(_priced(outline, again)), inputs + pieces.tokens * (kept + queries) * outline.dtype.bytes
 
 
-def _wait_for_host(outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False) -> None:
-    """What the host takes longer to start all kernels than the device to run them; autograd starts its own faster."""
+def _wait_for_host(
+    outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False
+) -> None:
+    """What a pass takes longer than the device's kernels because the host starts them; autograd starts its own faster.
+
+    The host runs ahead of the device or behind it, kernel by kernel: where both need as long, a pass takes longer than
+    either, and where one needs far longer, it rules. A norm of order _JITTER stands for that.
+    """
     stack = outline.stack
-    taken = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * stack.host_call
-    if (more := taken - sum(parts.values())) > 0:
-        parts["host"] = more
+    started = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * stack.host_call
+    if started:
+        computed = sum(parts.values())
+        parts["host"] = (started**_JITTER + computed**_JITTER) ** (1 / _JITTER) - computed
 
 
+_JITTER = 4
 _AUTOGRAD = 0.75
 
 
 def _gathers(outline: Outline, numel: int, forward: dict[str, float], backward: dict[str, float]) -> None:
-    """ZeRO-3: a layer is gathered for each pass, and its gradients are reduced behind the backward, of each micro-batch."""
+    """ZeRO-3: each pass gathers a layer, and each backward reduces its gradients behind it."""
     stack = outline.stack
     over = outline.sharing()
     size = numel * (1 if outline.sizes.narrow else outline.dtype.bytes)
-    gathered = exchange(outline, over, ("all_gather",), size)
-    reduced = exchange(outline, over, ("reduce_scatter",), numel * stack.reduced.bytes)
+    gathered = exchange(over, "all_gather", size)
+    reduced = exchange(over, "reduce_scatter", numel * stack.reduced.bytes)
     for parts, taken in ((forward, gathered), (backward, gathered + reduced)):
         hidden = sum(parts.values()) if "gathers" in stack.overlaps else 0.0
         parts["gathers"] = max(0.0, taken - hidden)

@@ -5,7 +5,6 @@ import pytest
 from headway.cluster.presets import preset
 from headway.env import num_cores
 from headway.errors import PlanError
-from headway.units import Dtype
 
 NAMES = ["local-cpu", "a100-80gb-hdr", "h800-hpn", "ascend-910b"]
 
