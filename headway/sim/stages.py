@@ -38,6 +38,7 @@ class Way:
 class Stages:
     """Each stage's `layers`, passes and bytes kept for a micro-batch's backward (`saved`).
 
+    `weights`: seconds of a backward that only the weights' gradients need, which a split backward leaves for later.
     `numel`: for each pipeline rank the parameters of a tensor rank; `embedding`: those of the token embedding. `again`:
     bytes that a layer computed again holds during its backward.
     """
@@ -45,6 +46,7 @@ class Stages:
     layers: tuple[int, ...]
     forward: tuple[Way, ...]
     backward: tuple[Way, ...]
+    weights: tuple[float, ...]
     saved: tuple[int, ...]
     numel: tuple[int, ...]
     embedding: int
@@ -58,6 +60,7 @@ class _Block:
 
     forward: Way
     backward: Way
+    weights: float
     saved: int
     numel: int
     weight: int
@@ -94,7 +97,8 @@ def stages(outline: Outline) -> Stages:
     numel[0] += tokens
     if not (outline.model.tied and outline.pipeline == 1):
         numel[-1] += tokens
-    return Stages(layers, of("forward"), of("backward"), saved, tuple(numel), tokens, layer.numel, layer.again)
+    weights = tuple(count * layer.weights + (head.weights if s == last else 0.0) for s, count in enumerate(layers))
+    return Stages(layers, of("forward"), of("backward"), weights, saved, tuple(numel), tokens, layer.numel, layer.again)
 
 
 def exchange(over: Ring, kind: Collective, size: int) -> float:
@@ -159,7 +163,9 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     if kind == "layer" and outline.zero == 3:
         _gathers(outline, numel, forward, backward)
     weight = sum(p.n * p.k for p in cost.forward.products if p.batch == 1)
-    return _Block(Way(forward), Way(backward), saved, numel, weight, again)
+    second = tuple(product.backward[1] for product in cost.forward.products if product.batch == 1)
+    weights = min(_priced(outline, Effort(second)).products, sum(backward.values()))
+    return _Block(Way(forward), Way(backward), weights, saved, numel, weight, again)
 
 
 def _priced(outline: Outline, effort: Effort, *, backward: bool = False) -> Price:

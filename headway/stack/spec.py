@@ -43,7 +43,7 @@ class Stack:
     and at most.
 
     Layout. `pads_vocabulary`: to a multiple of this on each tensor rank. `splits`: stages have even numbers of layers,
-    or are balanced by time, or take blocks until their running FLOPs pass their share. `reasons`: for each of these, why.
+    or are balanced by time, or take blocks until their running FLOPs pass their share. `reasons`: of each of these.
     """
 
     name: str
