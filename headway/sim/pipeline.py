@@ -78,7 +78,8 @@ class _Rows:
     """A family's rows with their messages, to be played often.
 
     `steps` as in schedule/graph.py; `kinds`: of each event its forward by stage or, behind all of these, its backward,
-    its input-backward, its weight-backward, or a message; `changes`: for each rank, which stages' activations come (+1) and go (−1).
+    its input-backward, its weight-backward, or a message; `changes`: for each rank, which stages' activations come (+1)
+    and go (−1).
     """
 
     steps: tuple[tuple[int, tuple[int, ...]], ...]

@@ -70,7 +70,7 @@ def test_with_uneven_stages_a_few_periods_are_within_one_percent(schedule, chunk
 
 
 def _of_alike_stages(outline):
-    """The pipeline of `outline` played with stages that are all like its second, and the seconds of one's two passes."""
+    """The pipeline of `outline` played with stages that are all like its second, and the seconds of its two passes."""
     each = stages.stages(outline)
     ways = {way: (getattr(each, way)[1],) * len(each.layers) for way in ("forward", "backward")}
     alike = dataclasses.replace(each, **ways, weights=(each.weights[1],) * len(each.layers))
