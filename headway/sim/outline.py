@@ -79,6 +79,11 @@ class Outline:
         """Into how many parts tensor ranks cut the sequence outside of products and attention."""
         return self.tensor if self.sequence_parallel else 1
 
+    @property
+    def pipeline_crosses_nodes(self) -> bool:
+        """Whether any two neighbours of a pipeline are on different nodes."""
+        return self.pipeline > 1 and self.world > self.cluster.devices_per_node
+
     def stages_of(self, rank: int) -> tuple[int, ...]:
         """Stages of a pipeline rank, as families.build places them."""
         if self.schedule == "zb-v":

@@ -242,7 +242,8 @@ def _wait_for_host(
     either, and where one needs far longer, it rules. A norm of order _JITTER stands for that.
     """
     stack = outline.stack
-    started = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * stack.host_call
+    called = stack.host_call + (stack.host_piped * outline.tensor if outline.pipeline_crosses_nodes else 0.0)
+    started = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * called
     if started:
         computed = sum(parts.values())
         parts["host"] = (started**_JITTER + computed**_JITTER) ** (1 / _JITTER) - computed

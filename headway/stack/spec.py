@@ -27,8 +27,9 @@ class Stack:
     of its float8 products its own kernels reach. `dropout`: whether it is trained with dropout, whose masks are kept, a
     byte an element. `loss_bytes`: memory traffic of the loss for one logit, forward and backward together (0: as
     Headway's). `accumulate_bytes`: traffic of adding one parameter's gradient to those before; `optimizer_bytes`: of
-    updating one. `host`: seconds that the host takes to start a kernel, `host_call`: to call a collective, `host_rank`:
-    for a micro-batch, times the ranks of the job.
+    updating one. `host`: seconds that the host takes to start a kernel, `host_call`: to call a collective, `host_piped`:
+    besides, where a pipeline crosses nodes, times the collective's ranks; `host_rank`: for a micro-batch, times the
+    ranks of the job.
 
     Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, tensor ranks'
     gathers behind the products that need them (`sums`: their sums too), or only what is gathered once more going
@@ -56,6 +57,7 @@ class Stack:
     optimizer_bytes: int = 40
     host: Seconds = _AT_ONCE
     host_call: Seconds = _AT_ONCE
+    host_piped: Seconds = _AT_ONCE
     host_rank: Seconds = _AT_ONCE
     narrow_share: float = 1.0
     overlaps: frozenset[Overlap] = frozenset()
@@ -109,7 +111,7 @@ _DECODED: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("fuses", "overlaps"), frozenset),
     **dict.fromkeys(("grads", "reduced"), Dtype),
     **dict.fromkeys(
-        ("host", "host_call", "host_rank", "attention_share", "narrow_share"), float
+        ("host", "host_call", "host_piped", "host_rank", "attention_share", "narrow_share"), float
     ),  # YAML 1.1 reads 1e-5 as a word
 }
 
