@@ -142,13 +142,12 @@ def _times(text: str) -> "Mapping[Kind, float]":
 
 
 def _shown(name: str, sizes: _Sizes, weights: "Mapping[Kind, float] | None") -> _Shown:
-    from headway.schedule import passes
     from headway.schedule.action import Kind
-    from headway.schedule.check import check
+    from headway.schedule.check import check, with_messages
     from headway.sim import unit_time
 
     bare = check(_read(Path(name)) if name.endswith(".csv") else _build(name, sizes))
-    full = bare if bare.num(Kind.SEND_F, Kind.SEND_B) else check(passes.add_messages(bare))
+    full = bare if bare.num(Kind.SEND_F, Kind.SEND_B) else with_messages(bare)
     return _Shown(bare, full, unit_time.play(bare, weights or unit_time.WEIGHTS))
 
 
