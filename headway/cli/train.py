@@ -12,7 +12,7 @@ import click
 
 from headway import env
 from headway.cli.follow import Follower, number
-from headway.errors import JobError, PlanError
+from headway.errors import JobError, PlanError, writing
 
 if TYPE_CHECKING:
     from headway.launch.local import Started
@@ -199,7 +199,8 @@ def _finish(directory: Path, as_json: bool) -> None:
         "run_directory": str(directory),
         "checkpoint": str(kept) if (kept := _kept(run)) else None,
     }
-    (directory / "summary.json").write_text(json.dumps(summary, indent=1))
+    with writing(directory / "summary.json"):
+        (directory / "summary.json").write_text(json.dumps(summary, indent=1))
     if as_json:
         click.echo(json.dumps(summary))
     else:

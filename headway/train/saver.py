@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from headway import checkpoints
 from headway.checkpoints import Manifest
+from headway.errors import FULL
 from headway.train.part import Part
 from headway.units import show_bytes
 
 if TYPE_CHECKING:
     from headway.train.dcp import Written
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what more space may help against
 POLLS = (0.005, 0.2)  # seconds between looks at what the other ranks say: at first, and at most
 
 

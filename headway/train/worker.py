@@ -30,7 +30,7 @@ from headway.train.endings import end_with
 from headway.train.keeper import Keeper
 from headway.train.loop import StepResult, Trainer
 from headway.train.metrics import Metrics
-from headway.train.pulse import Pulse
+from headway.train.pulse import SIZE, Pulse
 from headway.train.resume import Resumed, resume
 from headway.train.saver import Saver
 from headway.train.slow import WINDOW, Pace, slow_ranks
@@ -226,8 +226,14 @@ def _report(directory: Path, rank: int, error: Exception) -> None:
         "at": pulse.read_text(encoding="utf-8").strip() if pulse.exists() else "start",
         "host": socket.gethostname(),
     }
-    with contextlib.suppress(OSError):  # a full disk: the agent still tells the exit status
-        (directory / "log" / f"rank-{rank}.error.json").write_text(json.dumps(report), encoding="utf-8")
+    path = directory / "log" / f"rank-{rank}.error.json"
+    try:
+        path.write_text(json.dumps(report), encoding="utf-8")
+    except OSError:  # a full disk: the agent tells the exit status, and the line that has its room the reason
+        with contextlib.suppress(OSError):
+            path.unlink()
+            with pulse.open("r+b") as line:
+                line.write(f"{report['at']}: {text}".encode()[: SIZE - 1].ljust(SIZE - 1))
 
 
 def main(directory: Path, agent: int, attempt: int) -> int:
@@ -239,8 +245,9 @@ def main(directory: Path, agent: int, attempt: int) -> int:
     try:
         run(plans.read(directory / "plan.json"), worker, lambda: directory)
     except Exception as error:
-        traceback.print_exception(error)
         _report(directory, worker.rank, error)
+        with contextlib.suppress(OSError):  # a full disk: this goes to a file too
+            traceback.print_exception(error)
         return _status(error)
     return 0
 

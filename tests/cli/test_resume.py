@@ -180,8 +180,8 @@ def test_a_killed_rank_brings_the_job_back_and_sigterm_saves_what_the_same_comma
 LIMIT = 200_000  # bytes of a file: enough for the weights, too few for them with two moments
 
 
-def _small():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
+def _small(limit=LIMIT):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 def test_a_job_that_is_told_to_stop_and_cannot_save_says_so_with_status_1(tmp_path):
@@ -208,3 +208,16 @@ def test_a_save_that_does_not_fit_stops_the_job_or_not_as_it_says(tmp_path, on_e
     assert list((run / "checkpoints").glob("step-*")) == []
     assert (max(_steps(run)) < 8) == (on_error == "stop")
     assert (run / "model.safetensors").exists() == (on_error == "continue")
+
+
+def test_a_disk_that_is_full_for_the_metrics_ends_the_job_with_the_file_and_no_restart(tmp_path):
+    """Event files grow faster, so that they are the first that do not fit."""
+    process = _start(_job(tmp_path, "{}", pipeline=1), "--max-restarts", "3", preexec_fn=partial(_small, 20_000))
+    status, _, err = _end(process)
+    run = tmp_path / "run"
+    assert status == 1
+    assert f"{run}/tensorboard cannot be written (File too large). Free some space there." in err
+    assert "Traceback" not in err
+    assert not list((run / "log").glob("attempt-*"))
+    assert (run / "metrics.jsonl").read_text().endswith("}\n")
+    assert len(_steps(run)) > 3
