@@ -8,7 +8,7 @@ import json
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -64,6 +64,7 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             pulse("start", "reading the data")
             part, (train, held_out) = _slice(plan, worker.rank), _samples(plan)
             validation = _validation(held_out, part)
+            saver = _saver(plan, worker, directory)
             reading = partial(watch.saving, "reading a checkpoint")
             found = resume(plan, stage, directory, train.num_samples, reading)
             if stage.step >= plan.train.steps:
@@ -72,7 +73,7 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None), start=stage.step)
             if found:
                 metrics.resumed(found)
-            saver = _saver(plan, worker, directory, found.skipped if found else ())
+                saver.pass_over(found.skipped)
             keeper = Keeper(plan, stage, saver, watch, metrics, train.num_samples)
             read = partial(train.train_batch, part=part)
             with (
@@ -104,16 +105,30 @@ def _join(worker: env.Worker, plan: Plan, pulse: Pulse, prepare: Callable[[], Pa
     return device, directory
 
 
-def _saver(plan: Plan, worker: env.Worker, directory: Path, damaged: Iterable[str]) -> Saver:
-    return Saver(
+def _saver(plan: Plan, worker: env.Worker, directory: Path) -> Saver:
+    """The saver; of a job that saves, its directory is this job's alone from now on, before anything in it is read."""
+    saver = Saver(
         checkpoints.folder(plan.checkpoint.directory, plan.name, directory),
         worker.rank,
         worker.world,
         lambda: comm.board(worker),
         keep=plan.checkpoint.keep,
         wanted=state.num_bytes(plan),
-        damaged=damaged,
     )
+
+    def claim() -> str:
+        try:
+            saver.claim()
+        except BlockingIOError:
+            raise PlanError(checkpoints.in_use(saver.directory)) from None
+        except OSError as error:
+            said = f"{saver.directory} cannot be written ({error.strerror or error})"
+            raise PlanError(f"{said}. Name another checkpoint.directory.") from None
+        return ""
+
+    if plan.checkpoint.saves:
+        comm.from_rank_0(claim)
+    return saver
 
 
 def _nothing_left(found: Resumed | None, worker: env.Worker, directory: Path) -> None:

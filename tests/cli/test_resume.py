@@ -221,3 +221,31 @@ def test_a_disk_that_is_full_for_the_metrics_ends_the_job_with_the_file_and_no_r
     assert not list((run / "log").glob("attempt-*"))
     assert (run / "metrics.jsonl").read_text().endswith("}\n")
     assert len(_steps(run)) > 3
+
+
+def test_a_job_killed_before_its_first_checkpoint_starts_again_and_while_it_runs_its_places_are_its_own(tmp_path):
+    """Both its run directory and its checkpoint.directory, from before its first step."""
+    kept, run = tmp_path / "kept", tmp_path / "run"
+    job = _job(tmp_path, f"{{every: {FOREVER}, directory: {kept}}}", pipeline=1)
+    process = _start(job)
+    _wait_until(lambda: _steps(run), process)
+    for more, said in (
+        (f"run.directory={tmp_path}/other", f"{kept} is in use: a job that is running writes its checkpoints there"),
+        (f"checkpoint.directory={tmp_path}/else", f"run.directory {run} is in use: a job is running in it"),
+    ):
+        status, _, err = _end(_start(job, "--set", more))
+        assert status == 2
+        assert said in err
+    assert not (tmp_path / "other").exists()
+    os.kill(_pid(0, tmp_path), signal.SIGKILL)
+    assert _end(process)[0] == 1
+    assert checkpoints.newest_first(kept) == ()
+    done = max(_steps(run))
+    process = _start(job)
+    _wait_until(lambda: sum(line["step"] == 2 and "loss" in line for line in _lines(run)) > 1, process)
+    process.terminate()
+    status, out, err = _end(process)
+    assert status == 130, err
+    assert "to go on: the same command again" in out
+    assert len(checkpoints.newest_first(kept)) == 1
+    assert max(_steps(run)) >= done > 0

@@ -135,7 +135,8 @@ def test_without_tensorboard_one_line_says_so_and_there_are_no_event_files(tmp_p
 
     monkeypatch.setitem(sys.modules, "tensorboard", None)  # what an import finds where it is not installed
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-    run = _prepare(plan_of(run={"directory": str(tmp_path / "run")}), "")
+    with contextlib.ExitStack() as stack:
+        run = _prepare(plan_of(run={"directory": str(tmp_path / "run")}), "", stack)
     lines = [line for line in capsys.readouterr().err.splitlines() if "TensorBoard" in line]
     assert lines == ["no event files for TensorBoard: it is not installed (pip install tensorboard)"]
     assert board(run / "tensorboard") is None
