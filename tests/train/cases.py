@@ -202,6 +202,13 @@ def splits() -> list[Case]:
         Case(3, 2, 1, "scattered", 2, rows=SCATTERED),
         Case(3, 2, 2, "turned", 3, rows=TURNED),
     ]
+    # the other family, and masks, over empty stages and rows of one's own
+    dropped = {"attention_dropout": 0.3, "hidden_dropout": 0.2}
+    found += [
+        Case(4, 1, 2, "1f1b", 4, layers=3, split="Et||t|tL", key_value_heads=2, **dropped),
+        Case(2, 2, 1, "interleaved", 4, layers=2, split="E||tt|L", tied=False, **dropped),
+        Case(2, 2, 2, "v", 4, key_value_heads=2, rows=V_SHAPED, **dropped),
+    ]
     # fewer micro-batches than ranks
     found += [Case(4, 1, 2, "1f1b", 1), Case(4, 1, 1, "1f1b", 3), Case(4, 1, 1, "gpipe", 2)]
     return found
