@@ -93,6 +93,8 @@ def schedule(
 
     names = [name.strip() for name in compare.split(",")] if compare is not None else []
     _check_usage(family, names, messages=messages, as_csv=as_csv, as_json=as_json)
+    if family and family.endswith(".csv") and (given := [name for name, size in sizes.items() if size is not None]):
+        raise click.UsageError(f"--{given[0]} is for a family; {family} has its own sizes. Leave it out.")
     weights = _times(times) if times is not None else None
     shown = [_shown(name, _Sizes(**sizes, alone=not names), weights) for name in ([family] if family else names)]
     if svg:
