@@ -243,7 +243,8 @@ def _print(run: "Run") -> None:
         first, last = summary[f"first_{name}loss"], summary[f"last_{name}loss"]
         if first is not None:
             said = f"{name.replace('_', '') or 'training'} loss"
-            console.print(f"{said:<16} {number(first, 3)} → {number(last, 3)}{unit}", highlight=False)
+            first_said = f"{number(first, 3)} → " if first != last else ""  # the same: there was one evaluation
+            console.print(f"{said:<16} {first_said}{number(last, 3)}{unit}", highlight=False)
     console.print(table(compare(run.predicted, run.measured, measured_step=run.measured_step)))
     cores = plan.cluster.shared_cores
     if cores and plan.layout.world > cores:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import time
@@ -247,5 +248,6 @@ def test_a_job_killed_before_its_first_checkpoint_starts_again_and_while_it_runs
     status, out, err = _end(process)
     assert status == 130, err
     assert "to go on: the same command again" in out
+    assert re.search(r"training loss +[\d.]+ → [\d.]+\nvalidation loss +[\d.]+  \(mean", out), "of one evaluation"
     assert len(checkpoints.newest_first(kept)) == 1
     assert max(_steps(run)) >= done > 0
