@@ -251,3 +251,23 @@ def test_a_job_killed_before_its_first_checkpoint_starts_again_and_while_it_runs
     assert re.search(r"training loss +[\d.]+ → [\d.]+\nvalidation loss +[\d.]+  \(mean", out), "of one evaluation"
     assert len(checkpoints.newest_first(kept)) == 1
     assert max(_steps(run)) >= done > 0
+
+
+@pytest.mark.full
+def test_of_two_jobs_started_together_on_one_checkpoint_directory_one_trains(tmp_path):
+    """Both find it free at the first look; what counts is the claim before the first step."""
+    checkpoint = f"{{every: {FOREVER}, directory: {tmp_path}/kept}}"
+    jobs = [_job(tmp_path / name, checkpoint, pipeline=1) for name in ("one", "other")]
+    processes = [_start(job) for job in jobs]
+    deadline = time.monotonic() + 90
+    while all(process.poll() is None for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    loser = next(i for i, process in enumerate(processes) if process.poll() is not None)
+    status, _, err = _end(processes[loser])
+    assert status == 2, err
+    assert f"Error: {tmp_path}/kept is in use: a job that is running writes its checkpoints there." in err
+    assert not _steps(jobs[loser].parent / "run")
+    _wait_until(lambda: _steps(jobs[1 - loser].parent / "run"), processes[1 - loser])
+    processes[1 - loser].terminate()
+    assert _end(processes[1 - loser])[0] == 130
