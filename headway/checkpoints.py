@@ -210,7 +210,7 @@ def claim(directory: Path) -> int:
 
     BlockingIOError where another process has it.
     """
-    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT)
+    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
