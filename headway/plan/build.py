@@ -23,7 +23,7 @@ from headway.plan.plan import Plan
 from headway.plan.rows import rows as compute_rows
 from headway.plan.stages import split
 from headway.schedule import families, passes
-from headway.schedule.check import check
+from headway.schedule.check import with_messages
 from headway.schedule.operation import Part, Parts
 from headway.schedule.schedule import Schedule
 from headway.units import Dtype
@@ -92,8 +92,12 @@ def _lower(rows: Schedule, parts: tuple[Parts, ...]) -> Schedule:
 
     reduced, cut_grads = stages(lambda part: part.reduces), stages(lambda part: part.cut_grads)
     once, each = stages(lambda part: part.gathers and not part.cut_params), stages(lambda part: part.cut_params)
-    whole = passes.add_gathers(passes.add_messages(rows), once, each)
-    return check(passes.add_steps(passes.add_reductions(whole, reduced, cut_grads)))
+    return with_messages(
+        rows,
+        lambda found: passes.add_steps(
+            passes.add_reductions(passes.add_gathers(found, once, each), reduced, cut_grads)
+        ),
+    )
 
 
 def _num_microbatches(job: Job, parallel: Parallel) -> int:

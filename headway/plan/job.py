@@ -113,6 +113,11 @@ class Checkpoint:
     on_error: Literal["stop", "continue"] = "stop"
     resume: str | None = None
 
+    @property
+    def saves(self) -> bool:
+        """Whether the job writes checkpoints without being told to stop."""
+        return self.every > 0 or self.directory is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
