@@ -1,6 +1,7 @@
 """Checkpoint directories: which ones are complete, with their manifests and checksums, and the latest of them."""
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import hashlib
@@ -21,7 +22,7 @@ MANIFEST, PLAN = "checkpoint.json", "plan.json"
 FORMAT = 1
 _NAME = re.compile(r"step-(\d+)")
 _LEFT = re.compile(r"step-\d+\.(partial|removed)")
-_LOCK = ".lock"
+LOCK = ".lock"  # in a directory that belongs to a process
 _BLOCK = 2**20
 
 
@@ -100,8 +101,9 @@ def named(path: Path) -> tuple[Path, ...]:
 
     PlanError where there are none.
     """
-    if _NAME.fullmatch(path.name) and path.is_dir():
-        return (path,)
+    for one in (path, path.resolve()):  # `.` in a checkpoint is that checkpoint
+        if _NAME.fullmatch(one.name) and one.is_dir():
+            return (one,)
     for each in (path, path / FOLDER):
         if found := newest_first(each):
             return found
@@ -145,9 +147,12 @@ def manifest(path: Path) -> Manifest:
     fields = {key: value for key, value in document.items() if key != "sha256"} if isinstance(document, dict) else {}
     if not fields or document.get("sha256") != _digest(fields):
         raise DamagedError(f"its {MANIFEST} is not as it was written (its own checksum differs)")
-    if fields["format"] != FORMAT:
-        raise DamagedError(f"it is of format {fields['format']}, but this version of Headway reads {FORMAT}")
-    found = Manifest(**{**fields, "files": {name: File(**each) for name, each in fields["files"].items()}})
+    if fields.get("format") != FORMAT:
+        raise DamagedError(f"it is of format {fields.get('format')}, but this version of Headway reads {FORMAT}")
+    try:
+        found = Manifest(**{**fields, "files": {name: File(**each) for name, each in fields["files"].items()}})
+    except (KeyError, TypeError, AttributeError):
+        raise DamagedError(_foreign(set(fields))) from None
     for name, file in found.files.items():
         try:
             size = (path / name).stat().st_size
@@ -201,30 +206,37 @@ def commit(directory: Path, made: Manifest) -> Path:
 
 
 def claim(directory: Path) -> int:
-    """Keep a directory of checkpoints for this process until it closes the descriptor that is returned, or ends.
+    """Keep a directory (of checkpoints, of a run) for this process until it closes what is returned, or ends.
 
-    OSError where another process has it.
+    BlockingIOError where another process has it.
     """
-    handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT)
+    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise OSError(errno.EBUSY, "another job writes its checkpoints there", str(directory)) from None
+        raise BlockingIOError(errno.EAGAIN, "another job that is running uses it", str(directory)) from None
     except OSError:
         pass  # a file system without locks
     return handle
 
 
 def is_claimed(directory: Path) -> bool:
-    """Whether a process that is alive has claimed a directory of checkpoints."""
-    if not (directory / _LOCK).exists():
+    """Whether a process that is alive has claimed a directory."""
+    if not (directory / LOCK).exists():
         return False
     try:
         os.close(claim(directory))
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:
+        return False  # it may not be opened: whoever writes there will be told so
     return False
+
+
+def in_use(directory: Path) -> str:
+    """What is said where a directory of checkpoints is claimed."""
+    return f"{directory} is in use: a job that is running writes its checkpoints there. Wait for it, or end it."
 
 
 def prune(directory: Path, keep: int, damaged: Iterable[str] = ()) -> None:
@@ -282,6 +294,15 @@ def sync(directory: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _foreign(fields: set[str]) -> str:
+    """What is said of a whole manifest that another version of Headway has written in other fields."""
+    known = {field.name for field in dataclasses.fields(Manifest)}
+    unlike = [f"{name} is unknown" for name in sorted(fields - known)]
+    unlike += [f"{name} is missing" for name in sorted(known - fields)]
+    of = ", ".join(unlike) or "of a file in it"
+    return f"its {MANIFEST} has other fields than this version of Headway reads ({of})"
 
 
 def _digest(fields: dict[str, Any]) -> str:

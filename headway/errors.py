@@ -9,8 +9,13 @@
 Broken promises inside Headway are `assert`s.
 """
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import errno
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what more space may help against
 
 
 class HeadwayError(Exception):
@@ -39,6 +44,17 @@ class MicrobatchError(ScheduleError):
 
 class JobError(HeadwayError):
     """The job itself failed: a rank died, the loss became NaN, the plan does not fit."""
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Inside, a file of a running job that cannot be written is a JobError: which one, why, and what helps."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "Free some space there" if error.errno in FULL else "Choose a directory that stays writable"
+        what = f"{error.filename or path} cannot be written ({error.strerror or error})"
+        raise JobError(f"{what}. {remedy}.") from error
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

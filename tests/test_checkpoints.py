@@ -1,7 +1,9 @@
 """Checkpoint directories: what is complete, what is damaged and why, and what is removed."""
 
+import contextlib
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -46,10 +48,28 @@ def _edited(path):
     (path / "checkpoint.json").write_text(json.dumps(document | {"updates": 5}))
 
 
-def _of_another_format(path):
-    document = json.loads((path / "checkpoint.json").read_text()) | {"format": 2}
+def _rewritten(path, change):
+    """The manifest changed by who knows how to sign it: another version of Headway."""
+    document = json.loads((path / "checkpoint.json").read_text())
     del document["sha256"]
+    change(document)
     (path / "checkpoint.json").write_text(json.dumps(document | {"sha256": checkpoints._digest(document)}))
+
+
+def _of_another_format(path):
+    _rewritten(path, lambda document: document.update(format=2))
+
+
+def _without_a_format(path):
+    _rewritten(path, lambda document: document.pop("format"))
+
+
+def _with_other_fields(path):
+    _rewritten(path, lambda document: document.update(experts=8, topology=1) or document.pop("seed"))
+
+
+def _with_other_fields_of_files(path):
+    _rewritten(path, lambda document: document["files"][".metadata"].update(owner="me"))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +87,14 @@ def _of_another_format(path):
         ),
         (_edited, "its checkpoint.json is not as it was written (its own checksum differs)", False),
         (_of_another_format, "it is of format 2, but this version of Headway reads 1", False),
+        (_without_a_format, "it is of format None, but", False),
+        (
+            _with_other_fields,
+            "its checkpoint.json has other fields than this version of Headway reads (experts is unknown, topology is "
+            "unknown, seed is missing)",
+            False,
+        ),
+        (_with_other_fields_of_files, "its checkpoint.json has other fields than this version of Headway reads", False),
     ],
 )
 def test_a_damaged_one_says_why_and_the_one_before_is_the_latest(tmp_path, harm, why, looks_complete):
@@ -111,7 +139,7 @@ def test_a_directory_is_one_writers_as_long_as_it_lives(tmp_path):
     assert not checkpoints.is_claimed(tmp_path)
     claim = checkpoints.claim(tmp_path)
     assert checkpoints.is_claimed(tmp_path)
-    with pytest.raises(OSError, match="another job writes its checkpoints there"):
+    with pytest.raises(OSError, match="another job that is running uses it"):
         checkpoints.claim(tmp_path)
     os.close(claim)
     assert not checkpoints.is_claimed(tmp_path)
@@ -141,6 +169,10 @@ def test_a_path_means_one_checkpoint_a_directory_of_them_or_a_run(tmp_path):
     new, _ = _make(run / "checkpoints", 2)
     assert checkpoints.named(run) == checkpoints.named(run / "checkpoints") == (new, old)
     assert checkpoints.named(old) == (old,)
+    with contextlib.chdir(old):
+        assert checkpoints.named(Path()) == checkpoints.named(Path(".")) == (old,)
+    with contextlib.chdir(run / "checkpoints"):
+        assert [path.resolve() for path in checkpoints.named(Path())] == [new, old]
     other, _ = _make(tmp_path / "other", 3)
     assert checkpoints.candidates(tmp_path / "other", str(run)) == (other, new, old)
     assert checkpoints.candidates(run / "checkpoints", str(old)) == (new, old)

@@ -58,6 +58,11 @@ def stack_of(row: Published) -> Stack:
     if "no torch.compile" in said and f"{name}-eager" in presets():
         name = f"{name}-eager"
     stack = preset(name)
+    if "rowwise" in said:
+        why = (
+            "the row says: row-wise scales, whose kernels of 2024 were CUTLASS's; seen: as fast as products in bfloat16"
+        )
+        stack = dataclasses.replace(stack, narrow_share=0.55, reasons={**stack.reasons, "narrow_share": why})
     if re.search(r"(?<!no )\basync tp\b", said):
         stack = _overlapping(stack, stack.overlaps | {"tensor"}, "the row says: async TP")
     if "no overlap of gradient" in said:

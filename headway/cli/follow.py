@@ -18,7 +18,8 @@ class Follower:
         from rich.console import Console
 
         self.steps, self.path = plan.train.steps, directory / "metrics.jsonl"
-        self.position = self.path.stat().st_size if self.path.exists() else 0  # of a run that is gone on with
+        # of a run that is gone on with, what was written before; a line that was not finished is cut off there
+        self.position = self.path.read_bytes().rfind(b"\n") + 1 if self.path.exists() else 0
         self.steps_seen = 0
         self.console = Console(stderr=True)
         self.every = max(1, self.steps // PLAIN_LINES)
@@ -37,11 +38,11 @@ class Follower:
         """Show the lines that have been written since the last look."""
         if not self.path.exists():
             return
-        with self.path.open() as file:
+        with self.path.open("rb") as file:
             file.seek(self.position)
-            for line in iter(file.readline, ""):
-                if line.endswith("\n"):
-                    self.position += len(line.encode())
+            for line in file:
+                if line.endswith(b"\n"):  # the last may not be finished yet
+                    self.position += len(line)
                     self.show(json.loads(line))
 
     def show(self, line: dict[str, Any]) -> None:

@@ -1,9 +1,11 @@
 """The directory of a run: a new one, or that of the run that the job goes on with, if it may."""
 
+import contextlib
 import errno
 import os
 import re
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,16 +15,18 @@ from headway.errors import JobError, PlanError
 if TYPE_CHECKING:
     from headway.plan.plan import Plan
 
+_RESULTS = ("summary.json", "model.safetensors")  # what a run leaves at its end
+
 
 def make(plan: "Plan", *, again: bool = False) -> Path:
     """The run's directory, made if it is not there.
 
     One that holds anything is left alone (with {time} in its name the next is tried), but for that of a run which this
-    job goes on with: it holds the job's own checkpoints; or the job was started `again` in it by torchrun. PlanError
-    where the checkpoints that are found first are not this job's to go on from.
+    job goes on with: it holds the job's own checkpoints; or the same job ended in it before its first; or the job was
+    started `again` in it by torchrun. PlanError where the checkpoints that are found first are not this job's to go on
+    from. Nothing in the directory is changed: see `held`.
     """
     from headway import checkpoints
-    from headway.launch import local
 
     unknown = set(re.findall(r"\{(\w*)\}", plan.run.directory)) - {"name", "time"}
     if unknown:
@@ -42,18 +46,51 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
             return directory
         except FileExistsError:
             if "{time}" not in template:
-                if directory.is_dir() and not any(directory.iterdir()):
+                if directory.is_dir() and all(path.name == checkpoints.LOCK for path in directory.iterdir()):
                     return directory
-                if goes_on and (directory / "plan.json").is_file():
-                    local.clear(directory)
+                if (directory / "plan.json").is_file() and (goes_on or _ended_early(plan, directory)):
                     return directory
                 break
     raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
 
 
+@contextlib.contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Inside, a run's directory is this process's alone, and rid of what an earlier start would be mistaken for.
+
+    PlanError where another process that is alive has it.
+    """
+    from headway import checkpoints
+    from headway.launch import local
+
+    try:
+        handle = checkpoints.claim(directory)
+    except BlockingIOError:
+        raise PlanError(
+            f"run.directory {directory} is in use: a job is running in it. Wait for it, end it, or choose another."
+        ) from None
+    try:
+        local.clear(directory)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _ended_early(plan: "Plan", directory: Path) -> bool:
+    """Whether a run of the same plan ended here before its first checkpoint, with nothing that a new start replaces."""
+    from headway.plan import plan as plans
+
+    if not plan.checkpoint.saves or any((directory / name).exists() for name in _RESULTS):
+        return False
+    try:
+        return plans.digest(plans.read(directory / "plan.json")) == plans.digest(plan)
+    except PlanError:  # a file that is damaged, or another version's
+        return False
+
+
 def _is_in(path: Path, directory: Path) -> bool:
     """Whether a path is a checkpoint of this directory."""
-    return path.is_dir() and path.parent.resolve() == directory.resolve()
+    return path.is_dir() and path.resolve().parent == directory.resolve()
 
 
 def _make_writable(own: Path) -> None:
@@ -78,7 +115,7 @@ def _check(plan: "Plan", own: Path) -> bool:
     from headway.plan.resume import check, done, none_whole
 
     if checkpoints.is_claimed(own):  # also where none is complete yet: what is being written there looks left over
-        raise PlanError(f"{own} is in use: a job that is running writes its checkpoints there. Wait for it, or end it.")
+        raise PlanError(checkpoints.in_use(own))
     mine, named = checkpoints.latest(own), plan.checkpoint.resume
     found, damage = checkpoints.candidates(own, named), partial(checkpoints.damage, names=[checkpoints.PLAN])
     chosen = next((path for path in found if not damage(path)), None)

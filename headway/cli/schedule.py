@@ -93,6 +93,8 @@ def schedule(
 
     names = [name.strip() for name in compare.split(",")] if compare is not None else []
     _check_usage(family, names, messages=messages, as_csv=as_csv, as_json=as_json)
+    if family and family.endswith(".csv") and (given := [name for name, size in sizes.items() if size is not None]):
+        raise click.UsageError(f"--{given[0]} is for a family; {family} has its own sizes. Leave it out.")
     weights = _times(times) if times is not None else None
     shown = [_shown(name, _Sizes(**sizes, alone=not names), weights) for name in ([family] if family else names)]
     if svg:
@@ -142,13 +144,12 @@ def _times(text: str) -> "Mapping[Kind, float]":
 
 
 def _shown(name: str, sizes: _Sizes, weights: "Mapping[Kind, float] | None") -> _Shown:
-    from headway.schedule import passes
     from headway.schedule.action import Kind
-    from headway.schedule.check import check
+    from headway.schedule.check import check, with_messages
     from headway.sim import unit_time
 
     bare = check(_read(Path(name)) if name.endswith(".csv") else _build(name, sizes))
-    full = bare if bare.num(Kind.SEND_F, Kind.SEND_B) else check(passes.add_messages(bare))
+    full = bare if bare.num(Kind.SEND_F, Kind.SEND_B) else with_messages(bare)
     return _Shown(bare, full, unit_time.play(bare, weights or unit_time.WEIGHTS))
 
 

@@ -12,7 +12,7 @@ import click
 
 from headway import env
 from headway.cli.follow import Follower, number
-from headway.errors import JobError, PlanError
+from headway.errors import JobError, PlanError, writing
 
 if TYPE_CHECKING:
     from headway.launch.local import Started
@@ -76,16 +76,22 @@ def _refuse_what_is_only_predicted(plan: "Plan") -> None:
 
 
 def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
-    """Start the workers on this machine and follow them to the end."""
-    from headway.launch import local
-
+    """Train on this machine, with workers that this process starts."""
     _check_data(plan)
     if plan.cluster.nodes > 1 and plan.layout.world > plan.cluster.devices_per_node:
         raise PlanError(
             f"the plan needs {plan.layout.world} ranks on nodes of {plan.cluster.devices_per_node}. "
             f"Start it with torchrun on each of them: torchrun --nnodes … -m headway train JOB."
         )
-    directory = _prepare(plan, asked)
+    with contextlib.ExitStack() as stack:
+        directory = _prepare(plan, asked, stack)
+        _run_to_its_end(plan, directory, max_restarts, as_json)
+
+
+def _run_to_its_end(plan: "Plan", directory: Path, max_restarts: int, as_json: bool) -> None:
+    """Start the workers, follow them, and say what they did or why they failed."""
+    from headway.launch import local
+
     follower = Follower(plan, directory, as_json)
     started = local.start(directory, plan.layout.world, max_restarts)
     interrupted = at_once = False
@@ -146,7 +152,7 @@ def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> N
 
         def prepare() -> Path:
             _check_data(plan)
-            directory = _prepare(plan, asked, again=worker.attempt > 0)
+            directory = _prepare(plan, asked, stack, again=worker.attempt > 0)
             followers.append(stack.enter_context(Follower(plan, directory, as_json)))
             return directory
 
@@ -169,8 +175,11 @@ def _check_data(plan: "Plan") -> None:
     click.echo(f"data       {found}", err=True)
 
 
-def _prepare(plan: "Plan", asked: str, *, again: bool = False) -> Path:
-    """Make the run directory with the job, the plan and its predicted trace; `again`: torchrun has restarted it."""
+def _prepare(plan: "Plan", asked: str, stack: contextlib.ExitStack, *, again: bool = False) -> Path:
+    """Make the run directory with the job, the plan and its predicted trace, and hold it until the stack is closed.
+
+    `again`: torchrun has restarted the job.
+    """
     from headway import chrome
     from headway.cli import rundir
     from headway.plan import plan as plans
@@ -184,6 +193,7 @@ def _prepare(plan: "Plan", asked: str, *, again: bool = False) -> Path:
         raise JobError(misfit(plan, place))
     try:
         directory = rundir.make(plan, again=again)
+        stack.enter_context(rundir.held(directory))
         (directory / "job.yaml").write_text(asked, encoding="utf-8")
         (directory / "plan.json").write_text(plans.dumps(plan), encoding="utf-8")
         chrome.write(directory / "predicted.trace.json.gz", predicted)
@@ -209,7 +219,8 @@ def _finish(directory: Path, as_json: bool) -> None:
         "run_directory": str(directory),
         "checkpoint": str(kept) if (kept := _kept(run)) else None,
     }
-    (directory / "summary.json").write_text(json.dumps(summary, indent=1))
+    with writing(directory / "summary.json"):
+        (directory / "summary.json").write_text(json.dumps(summary, indent=1))
     if as_json:
         click.echo(json.dumps(summary))
     else:
@@ -242,7 +253,8 @@ def _print(run: "Run") -> None:
         first, last = summary[f"first_{name}loss"], summary[f"last_{name}loss"]
         if first is not None:
             said = f"{name.replace('_', '') or 'training'} loss"
-            console.print(f"{said:<16} {number(first, 3)} → {number(last, 3)}{unit}", highlight=False)
+            first_said = f"{number(first, 3)} → " if first != last else ""  # the same: there was one evaluation
+            console.print(f"{said:<16} {first_said}{number(last, 3)}{unit}", highlight=False)
     console.print(table(compare(run.predicted, run.measured, measured_step=run.measured_step)))
     cores = plan.cluster.shared_cores
     if cores and plan.layout.world > cores:

@@ -1,6 +1,7 @@
 """Devices and clusters known by name, read from devices.yaml, with the source of each number."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -42,38 +43,10 @@ def of_devices(device: Device, *, nodes: int, per_node: int, inside: str, networ
 
 
 def local_cpu() -> Cluster:
-    """This machine's cores and memory; ranks beyond the cores share them.
-
-    One thread of an AVX-512 server core (AMD EPYC, 2026) with torch 2.13. Products, launch and link: bench/device.py.
-    The memory bandwidth is what a step's eager kernels reach, whose GELU and softmax compute more than they stream
-    (plain streams reach 24 GB/s): chosen once so that steps of five models on one process come out within 10 %.
-    The peak is an assumption: 64 float32 operations a cycle at 2.4 GHz.
-    bfloat16 products reach 1000 GFLOP/s of 2048 operations a cycle where the processor has AMX. Elsewhere, and in
-    float16, torch 2.13 takes them without vectors: 1.2 GFLOP/s on a busy AMD EPYC with AVX2 (bench/device.py, 2026-11).
-    """
-    float32, float64 = FlopsPerSecond(150e9), FlopsPerSecond(75e9)
-    amx = "amx_bf16" in processor_flags()
-    slow, bfloat16 = FlopsPerSecond(1.2e9), FlopsPerSecond(1000e9 if amx else 1.2e9)
-    core = Device(
-        "CPU core",
-        "cpu",
-        machine_memory(),
-        peak={
-            Dtype.FLOAT32: float32,
-            Dtype.FLOAT64: float64,
-            Dtype.BFLOAT16: FlopsPerSecond(4900e9) if amx else float32,
-            Dtype.FLOAT16: float32,
-        },
-        matmul={
-            Dtype.FLOAT32: FlopsPerSecond(95e9),
-            Dtype.FLOAT64: FlopsPerSecond(47e9),
-            Dtype.BFLOAT16: bfloat16,
-            Dtype.FLOAT16: slow,
-        },
-        memory_bandwidth=BytesPerSecond(9e9),
-        launch=Seconds(6e-6),
-    )
-    loopback = Link("gloo over loopback", Seconds(120e-6), BytesPerSecond(2e9))
+    """This machine's cores and memory; ranks beyond the cores share them."""
+    core = device("CPU-core-AMX" if "amx_bf16" in processor_flags() else "CPU-core")
+    loopback = _link("loopback")
+    core = replace(core, memory=machine_memory())
     return Cluster("local-cpu", 1, MAX_LOCAL_RANKS, core, loopback, loopback, shared_cores=num_cores())
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 from headway.errors import PlanError
 from headway.units import Bytes, BytesPerSecond, Dtype, FlopsPerSecond, Seconds
 
+_NO_BYTES, _AT_ONCE = Bytes(0), Seconds(0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -34,7 +36,7 @@ class Device:
     processors: int = 0
     ramp: int = 0
     attention: tuple[float, float] = (1.0, 1.0)
-    reserved: Bytes = Bytes(0)
+    reserved: Bytes = _NO_BYTES
     fragmented: float = 0.0
     sources: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -58,7 +60,7 @@ class Link:
     name: str
     latency: Seconds
     bandwidth: BytesPerSecond
-    call: Seconds = Seconds(0.0)
+    call: Seconds = _AT_ONCE
 
     def __post_init__(self) -> None:
         if not (self.bandwidth > 0 and self.latency >= 0 and self.call >= 0):

@@ -141,11 +141,17 @@ def _first_to_fail(job: Started, log: Path) -> HeadwayError:
     if lost:
         report = reports[lost[0]]
         return JobError(f"rank {lost[0]} lost a peer at {report['at']}: {report['error']}. {_logs(job.log, lost[0])}")
-    status = job.process.returncode or 0
-    if status < 0 and (log / "rank-0.at").exists():
-        at = _text(log / "rank-0.at")
+    return _unexplained(job, log)
+
+
+def _unexplained(job: Started, log: Path) -> JobError:
+    """No rank has left a word: the agent was killed, or the disk is full, or nothing has started."""
+    status, at = job.process.returncode or 0, _text(log / "rank-0.at")  # which has its room on the disk
+    if not at:
+        return JobError(f"the workers did not start (status {status}). See {job.log / 'agent.log'}.")
+    if status < 0:
         return JobError(f"the launcher {_ended(status)}, and its workers ended; rank 0 was at {at}.")
-    return JobError(f"the workers did not start (status {status}). See {job.log / 'agent.log'}.")
+    return JobError(f"the workers ended with status {status}; rank 0 was at {at}")
 
 
 def _start_no_more(job: Started) -> None:
@@ -176,12 +182,16 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    text = _text(path)
-    return json.loads(text) if text else {}
+    """What a process of the job has left in a file; nothing, if that is not there or not whole (a full disk)."""
+    try:
+        found: dict[str, Any] = json.loads(_text(path))
+    except ValueError:
+        return {}
+    return found
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()  # a cut line may end within a character
     except OSError:
         return ""

@@ -8,6 +8,8 @@ from headway.model.spec import ModelSpec
 from headway.stack.spec import AttentionKernel, Fusion, Stack
 from headway.units import Bytes, Flops
 
+_NO_FLOPS, _NO_BYTES = Flops(0), Bytes(0)
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -43,8 +45,8 @@ class Effort:
     """
 
     products: tuple[Product, ...] = ()
-    attention: Flops = Flops(0)
-    traffic: Bytes = Bytes(0)
+    attention: Flops = _NO_FLOPS
+    traffic: Bytes = _NO_BYTES
     kernels: int = 0
 
 
@@ -56,10 +58,10 @@ class Cost:
     backward pass, parameters and the block's output left out.
     """
 
-    flops: Flops = Flops(0)
+    flops: Flops = _NO_FLOPS
     forward: Effort = Effort()
     backward: Effort = Effort()
-    saved: Bytes = Bytes(0)
+    saved: Bytes = _NO_BYTES
 
 
 def effort(each: Iterable[Effort]) -> Effort:
@@ -243,15 +245,18 @@ class Pieces:
     ) -> Cost:
         """As `elements`, of the rank's part of the sequence."""
         one = self.elements(moved, kernels=kernels, saved=saved, back=back, back_kernels=back_kernels)
-        ways = (replace(way, traffic=Bytes(way.traffic // self.cuts)) for way in (one.forward, one.backward))
-        return Cost(one.flops, *ways, Bytes(one.saved // self.cuts))
+        forward, backward = (replace(w, traffic=Bytes(w.traffic // self.cuts)) for w in (one.forward, one.backward))
+        return Cost(one.flops, forward, backward, Bytes(one.saved // self.cuts))
 
     def elements(
         self, moved: int, *, kernels: int, saved: int = 0, back: int | None = None, back_kernels: int | None = None
     ) -> Cost:
         """`moved` elements of each token read and written, twice as many going backward or `back`; `saved` kept."""
         each = self.tokens * self.size
-        back, back_kernels = (2 * moved if back is None else back), (2 * kernels if back_kernels is None else back_kernels)
+        back, back_kernels = (
+            (2 * moved if back is None else back),
+            (2 * kernels if back_kernels is None else back_kernels),
+        )
         return Cost(Flops(0), _moved(each * moved, kernels), _moved(each * back, back_kernels), Bytes(each * saved))
 
     def fuses(self, what: Fusion) -> bool:

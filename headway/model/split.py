@@ -50,7 +50,7 @@ def of_alike(embedding: int, layer: int, head: int, count: int, parts: int) -> t
     """As `balanced` of `count` layers that cost alike, at once: the number of layers of each part.
 
     >>> of_alike(1, 5, 2, 4, 2), of_alike(1, 5, 21, 14, 4)
-    ((2, 2), (5, 4, 5, 0))
+    ((2, 2), (4, 5, 5, 0))
     """
     if parts == 1:
         return (count,)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from headway.cluster import presets as clusters
 from headway.cluster.spec import Cluster
@@ -14,17 +14,17 @@ from headway.errors import PlanError, nearest
 from headway.layout import layout
 from headway.model import cut
 from headway.model import spec as models
-from headway.model.recompute import Mode, Recompute
 from headway.model.spec import ModelSpec
 from headway.placement import zero
 from headway.plan import read
 from headway.plan.dtypes import dtypes
 from headway.plan.job import Job, Offload, Parallel, Train
 from headway.plan.plan import Plan
+from headway.plan.recompute import recompute
 from headway.plan.rows import rows as compute_rows
 from headway.plan.stages import split
 from headway.schedule import families, passes
-from headway.schedule.check import check
+from headway.schedule.check import with_messages
 from headway.schedule.operation import Part, Parts
 from headway.schedule.schedule import Schedule
 from headway.units import Dtype
@@ -60,7 +60,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         )
     microbatches = _num_microbatches(job, parallel)
     rows = compute_rows(parallel, job.train, microbatches, folder)
-    again = _recompute(parallel.recompute, model)
+    again = recompute(parallel.recompute, model)
     made = split(job, parallel, model, cluster, again)
     bare = Plan(
         name=name,
@@ -95,8 +95,12 @@ def _lower(rows: Schedule, parts: tuple[Parts, ...]) -> Schedule:
 
     reduced, cut_grads = stages(lambda part: part.reduces), stages(lambda part: part.cut_grads)
     once, each = stages(lambda part: part.gathers and not part.cut_params), stages(lambda part: part.cut_params)
-    whole = passes.add_gathers(passes.add_messages(rows), once, each)
-    return check(passes.add_steps(passes.add_reductions(whole, reduced, cut_grads)))
+    return with_messages(
+        rows,
+        lambda found: passes.add_steps(
+            passes.add_reductions(passes.add_gathers(found, once, each), reduced, cut_grads)
+        ),
+    )
 
 
 def _num_microbatches(job: Job, parallel: Parallel) -> int:
@@ -219,6 +223,10 @@ def _check_tokenizer(name: str, model: ModelSpec) -> None:
 
 
 def _check_dtypes(train: Train, cluster: Cluster) -> None:
+    if Dtype.FLOAT8 in {train.precision, train.reduce_dtype}:
+        key = "precision" if train.precision is Dtype.FLOAT8 else "reduce_dtype"
+        *most, last = (f"'{dtype}'" for dtype in Dtype if dtype is not Dtype.FLOAT8)
+        raise PlanError(f"train.{key} is 'float8'. Use {', '.join(most)} or {last}.")
     _check_loss_scale(train)
     types = dtypes(train)
     accepted = dict.fromkeys((types.grads, types.params))  # the gradients' own type, or the parameters'
@@ -265,26 +273,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
             remedy = "Leave it out" if built is None or isinstance(built, Offload) else f"Leave it at {_yaml(built)}"
             raise PlanError(f"{key}{said} is not built yet. {remedy}.")
     return parallel
-
-
-def _recompute(wanted: str | dict[str, Any], model: ModelSpec) -> Recompute:
-    fields = {"mode": wanted} if isinstance(wanted, str) else dict(wanted)
-    named, layers = fields.pop("mode", None), fields.pop("layers", model.layers)
-    known: tuple[Mode, ...] = get_args(Mode)
-    mode = next((each for each in known if each == named), None)
-    if mode is None or fields:
-        raise PlanError(
-            f"parallel.recompute is {_yaml(wanted)}. Use {', '.join(known)}, or {{mode: full, layers: 8}} for the "
-            f"first 8 layers of each stage."
-        )
-    if layers != model.layers and mode != "full":
-        raise PlanError(f"parallel.recompute.layers is for mode full, but the mode is {mode}. Leave layers out.")
-    if not isinstance(layers, int) or isinstance(layers, bool) or not 1 <= layers <= model.layers:
-        raise PlanError(
-            f"parallel.recompute.layers is {_yaml(layers)}, but should be a whole number from 1 to the model's "
-            f"{model.layers}: the layers of each stage that are computed again."
-        )
-    return Recompute() if mode == "none" else Recompute(mode, layers)
 
 
 def _yaml(value: object) -> str:

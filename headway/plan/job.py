@@ -18,7 +18,6 @@ def _bytes(value: object) -> object:
 
 
 _UNIT_BYTES, _WHOLE_BELOW = Bytes(4 * 2**20), Bytes(64 * 2**10)
-Trained = Literal[Dtype.FLOAT32, Dtype.FLOAT64, Dtype.BFLOAT16, Dtype.FLOAT16]
 BytesText = Annotated[Bytes, BeforeValidator(_bytes)]
 
 
@@ -89,8 +88,8 @@ class Train:
     steps: int = 200
     global_batch: int = 32
     microbatch: int = 4
-    precision: Trained = Dtype.FLOAT32
-    reduce_dtype: Trained = Dtype.FLOAT32
+    precision: Dtype = Dtype.FLOAT32
+    reduce_dtype: Dtype = Dtype.FLOAT32
     label_smoothing: float = 0.0
     loss_scale: float | Literal["dynamic"] = "dynamic"
     loss_scale_window: int = 1000
@@ -113,6 +112,11 @@ class Checkpoint:
     asynchronous: bool = True
     on_error: Literal["stop", "continue"] = "stop"
     resume: str | None = None
+
+    @property
+    def saves(self) -> bool:
+        """Whether the job writes checkpoints without being told to stop."""
+        return self.every > 0 or self.directory is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from headway.cluster.spec import Device
 from headway.model.pieces import Effort, Product
+from headway.stack.spec import HEADWAY, Stack
 from headway.units import Dtype, Seconds
 
 # rows and columns of a tile, and the share of the rate that its size allows: what the vendors' libraries choose among
@@ -25,29 +26,30 @@ class Price:
         return Seconds(self.products + self.attention + self.traffic)
 
 
-def price(device: Device, effort: Effort, dtype: Dtype, attention_share: float = 1.0, *, backward: bool = False) -> Price:
-    """How long `device` takes for `effort` in `dtype`.
+def price(device: Device, effort: Effort, dtype: Dtype, stack: Stack = HEADWAY, *, backward: bool = False) -> Price:
+    """How long `device` takes for `effort` in `dtype`, with the kernels of `stack`.
 
     A product is bound by its arithmetic or, on an accelerator, by its operands' traffic if that takes longer; on a CPU
-    both are added. `attention_share`: of the rate of the device's best fused kernel.
+    both are added.
     """
     bandwidth = device.memory_bandwidth
-    products = sum(_product(device, each, dtype) for each in effort.products)
+    products = sum(_product(device, each, dtype, stack.narrow_share) for each in effort.products)
     if not device.processors:
         attention = 2 * effort.attention / device.matmul[dtype]
     else:
-        attention = effort.attention / (device.peak[dtype] * device.attention[backward] * attention_share)
+        attention = effort.attention / (device.peak[dtype] * device.attention[backward] * stack.attention_share)
     return Price(products, attention, effort.traffic / bandwidth + effort.kernels * device.launch)
 
 
-def _product(device: Device, product: Product, dtype: Dtype) -> float:
+def _product(device: Device, product: Product, dtype: Dtype, narrow_share: float) -> float:
     moved = product.elements * dtype.bytes / device.memory_bandwidth
     if not device.processors:
         return product.flops / device.matmul[dtype] + moved
     kind = Dtype.FLOAT8 if product.narrow else dtype
     bytes_of = 2 * product.m * product.n + kind.bytes * (product.m * product.k + product.k * product.n)
     moved = product.batch * bytes_of / device.memory_bandwidth if product.narrow else moved
-    return max(moved, _tiled(product, device.processors, device.ramp * (2 if product.narrow else 1)) / device.matmul[kind])
+    rate = device.matmul[kind] * (narrow_share if product.narrow else 1.0)
+    return max(moved, _tiled(product, device.processors, device.ramp * (2 if product.narrow else 1)) / rate)
 
 
 @lru_cache(maxsize=4096)

@@ -137,7 +137,7 @@ def _place(error: ErrorDetails) -> str:
 def _wanted(error: ErrorDetails) -> str:
     """What would work, in the words of YAML."""
     if error["type"] in {"literal_error", "enum"}:
-        return re.sub(r"<\w+\.\w+: ('\w+')>", r"\1", str(error["ctx"]["expected"]))  # members of an enum by value
+        return str(error["ctx"]["expected"])
     said = error["msg"].removeprefix("Input should be ")
     return _YAML_WORDS.get(said, said)
 

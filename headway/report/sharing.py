@@ -38,16 +38,19 @@ def sharing(plan: Plan) -> Sharing | None:
 
 
 def sharing_text(plan: Plan) -> str:
-    """What is cut and what that costs, in a line; empty where no rank shares weights with another."""
+    """What is cut and what that costs, in a line; empty where no rank shares weights and nothing was to be cut.
+
+    Where `parallel.zero` asks for a cut and there is none it says why.
+    """
     found = sharing(plan)
+    kinds = [name for name in ("params", "grads", "optimizer") if getattr(plan.placement, name).cut]
     if found is None:
-        return ""
+        return f"nothing cut: {_why_whole(plan)}" if kinds else ""
     sends = f"{found.reductions} reductions a step send {show_bytes(found.sent)} a rank"
     units = [plan.placed(unit) for unit in plan.units if unit.numel]
     cut = [placed for placed in units if placed.cuts]
     if not cut:
-        return f"nothing cut: {sends}"
-    kinds = [name for name in ("params", "grads", "optimizer") if getattr(plan.placement, name).cut]
+        return f"nothing cut{f' ({_why_whole(plan)})' if kinds else ''}: {sends}"
     over = f"cut over {plan.layout.size('data')} data ranks"
     whole = f", {len(units) - len(cut)} of {len(units)} units whole" if len(cut) < len(units) else ""
     times = found.sent / found.plain
@@ -55,6 +58,12 @@ def sharing_text(plan: Plan) -> str:
     return (
         f"{', '.join(kinds)} {over}{whole}: {found.gathers} gathers and {sends}, {much} × as much as with nothing cut"
     )
+
+
+def _why_whole(plan: Plan) -> str:
+    if plan.layout.size("data") == 1:
+        return "parallel.zero cuts over the data ranks, of which there is 1"
+    return f"every unit has fewer bytes than parallel.whole_below {show_bytes(plan.whole_below)}"
 
 
 def _of(plan: Plan, rank: int) -> Sharing:

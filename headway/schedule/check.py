@@ -1,12 +1,12 @@
 """The check of a schedule: every action once and in a possible order, every message paired, and the rows can finish."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import numpy as np
 
 from headway.errors import ScheduleError
-from headway.schedule import graph
+from headway.schedule import graph, passes
 from headway.schedule.action import NUMBERS, Action, Kind, from_code, pack, unpack
 from headway.schedule.program import Program
 from headway.schedule.row import Row
@@ -33,6 +33,17 @@ def check(schedule: Schedule) -> Schedule:
             f"{schedule.name} cannot finish: its rows wait for each other.\n{graph.explain(rows, done)}"
         )
     return schedule
+
+
+def with_messages(rows: Schedule, finish: Callable[[Schedule], Schedule] = lambda found: found) -> Schedule:
+    """The rows with messages, and with what `finish` adds to that, checked: whatever can finish without can finish so.
+
+    Receives are posted ahead of their users, or, where rows of one's own wait for each other then, as tensors are made.
+    """
+    try:
+        return check(finish(passes.add_messages(rows)))
+    except ScheduleError:
+        return check(finish(passes.add_messages_as_made(check(rows))))
 
 
 def _end_with_their_step(schedule: Schedule) -> None:

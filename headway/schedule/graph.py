@@ -130,7 +130,7 @@ def walk(graph: Graph, seconds: Times) -> tuple[Times, Times]:
 
 
 def steps(graph: Graph) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The events in an order in which each comes behind those that it waits for, with these: a graph to be walked often.
+    """The events in an order in which each comes behind those that it waits for, with these: to walk a graph often.
 
     The graph must be one that can finish.
     """
@@ -139,7 +139,9 @@ def steps(graph: Graph) -> tuple[tuple[int, tuple[int, ...]], ...]:
     ready, order = [event for event, count in enumerate(waiting) if not count], []
     while ready:
         event = ready.pop()
-        order.append((event, tuple(dict.fromkeys(before[event]))))
+        # what another of them waits for anyway has ended as well
+        known = {earlier for other in before[event] for earlier in before[other]}
+        order.append((event, tuple(dict.fromkeys(other for other in before[event] if other not in known))))
         for other in after[event]:
             before[other].append(event)
             waiting[other] -= 1

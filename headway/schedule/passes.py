@@ -12,6 +12,8 @@ from headway.schedule.action import (
     Kind,
     pack,
 )
+from headway.schedule.graph import build, walk
+from headway.schedule.program import Program
 from headway.schedule.row import Column, Row, row
 from headway.schedule.schedule import Schedule
 
@@ -40,6 +42,30 @@ def add_messages(schedule: Schedule) -> Schedule:
         return Row(np.concatenate(codes)[np.argsort(np.concatenate(places), kind="stable")])
 
     return Schedule(schedule.name, tuple(with_messages(rank) for rank in range(schedule.num_ranks)))
+
+
+def add_messages_as_made(schedule: Schedule) -> Schedule:
+    """Sends and receives as in `add_messages`, but each receive where its tensor is made on free links.
+
+    Rows that can finish without messages can finish with these, whatever the rows are: one order of everything, in
+    which what is needed comes first, goes through each of them from left to right. (Posting ahead of the user may put a
+    receive before one that has to come first.) The price is that more tensors wait for their user.
+    """
+    turns = _turns(schedule)
+    pieces = [
+        [(plain.codes, np.maximum.accumulate(turn) * 3)] for plain, turn in zip(schedule.rows, turns, strict=True)
+    ]
+    for rank, turn in enumerate(turns):
+        at, sent, targets = _sends(schedule, schedule.rows[rank])
+        pieces[rank].append((sent, turn[at] * 3 + 1))
+        for target in np.unique(targets):
+            to_it = targets == target
+            pieces[target].append((_receives(sent[to_it]), turn[at[to_it]] * 3 + 2))
+    rows = []
+    for each in pieces:
+        codes, order = (np.concatenate(column) for column in zip(*each, strict=True))
+        rows.append(Row(codes[np.argsort(order, kind="stable")]))
+    return Schedule(schedule.name, tuple(rows))
 
 
 def add_reductions(schedule: Schedule, stages: frozenset[int], each: frozenset[int] = frozenset()) -> Schedule:
@@ -102,6 +128,18 @@ def _sends(schedule: Schedule, plain: Row) -> tuple[Column, Column, Column]:
     at = np.flatnonzero((forward | plain.of(*GIVES_INPUT_GRADIENT)) & (target >= 0) & (target != owner[stages + 1]))
     kinds = np.where(forward[at], NUMBERS[Kind.SEND_F], NUMBERS[Kind.SEND_B])
     return at, pack(kinds, stages[at], plain.microbatches[at]), target[at]
+
+
+def _turns(schedule: Schedule) -> list[Column]:
+    """[n] for each row: the turn of each action if all take as long and links are free. No two have the same.
+
+    What needs another comes behind it.
+    """
+    graph = build(Program(schedule))
+    ends = walk(graph, np.ones(graph.num_events))[1][graph.events]
+    turns = np.empty(len(graph), np.int64)
+    turns[np.argsort(ends, kind="stable")] = np.arange(len(graph))
+    return np.split(turns, np.cumsum([len(each) for each in schedule.rows])[:-1])
 
 
 def _receives(sends: Column) -> Column:

@@ -1,4 +1,4 @@
-"""Seconds of an operation on a cluster: what the device computes, and what goes over links: latency plus bytes over bandwidth."""
+"""Seconds of an operation on a cluster: what the device computes, and latency plus bytes over bandwidth of links."""
 
 from collections.abc import Iterable, Mapping
 

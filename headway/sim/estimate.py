@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from headway.model.exchange import Collective
 from headway.model.pieces import Effort
 from headway.plan.price import price
 from headway.sim import footprint, pipeline, stages
@@ -75,34 +76,34 @@ def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
     found = 0.0
     if outline.zero < 3:
         over = outline.sharing()
-        kinds = ("all_reduce",) if outline.zero == 0 else ("reduce_scatter",)
-        found = stages.exchange(outline, over, kinds, numel * stack.reduced.bytes)
+        kind: Collective = "all_reduce" if outline.zero == 0 else "reduce_scatter"
+        found = stages.exchange(over, kind, numel * stack.reduced.bytes)
         if "gradients" in stack.overlaps:
             found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers // outline.pipeline))
         if outline.zero:
             found += _parameters(outline, each, rank)
     elif stack.gathers_embedding and rank == 0:
         # its gradients come last, and are reduced with nothing left to compute
-        found = stages.exchange(outline, outline.sharing(), ("reduce_scatter",), each.embedding * stack.reduced.bytes)
+        found = stages.exchange(outline.sharing(), "reduce_scatter", each.embedding * stack.reduced.bytes)
     elif outline.zero_ranks and outline.zero_ranks < outline.data * outline.context:
         # the copies of each part are summed behind the last backward
         over = outline.copies()
-        found = stages.exchange(outline, over, ("all_reduce",), numel // outline.zero_ranks * stack.reduced.bytes)
+        found = stages.exchange(over, "all_reduce", numel // outline.zero_ranks * stack.reduced.bytes)
         found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers))
     if tied:
         over = outline.both_ends() if stack.sums_tied_once else outline.ends()
-        found += stages.exchange(outline, over, ("all_reduce",), each.embedding * stack.reduced.bytes)
+        found += stages.exchange(over, "all_reduce", each.embedding * stack.reduced.bytes)
     return Seconds(found)
 
 
 def _parameters(outline: Outline, each: Stages, rank: int) -> float:
     """What the gathers of updated parameters take; behind the first forward only its first unit is waited for."""
     size, over = outline.dtype.bytes, outline.sharing()
-    taken = stages.exchange(outline, over, ("all_gather",), each.numel[rank] * size)
+    taken = stages.exchange(over, "all_gather", each.numel[rank] * size)
     if "parameters" not in outline.stack.overlaps:
         return taken
     hidden = sum(way.seconds for way in each.forward[: rank + 1])  # a later rank waits for its input anyway
-    first = stages.exchange(outline, over, ("all_gather",), (each.layer if rank else each.embedding) * size)
+    first = stages.exchange(over, "all_gather", (each.layer if rank else each.embedding) * size)
     return max(taken - hidden, 0.0 if rank else first)
 
 
@@ -118,4 +119,4 @@ def _update(outline: Outline, numel: int) -> Seconds:
     summed = -(-numel // (outline.data * outline.context)) * stack.grads.bytes
     traffic = own * stack.optimizer_bytes + (summed if stack.norms_own else held * (stack.grads.bytes + _PARAMETER))
     kernels = 8 * outline.model.layers // outline.pipeline
-    return Seconds(price(device, Effort(traffic=Bytes(traffic), kernels=kernels), Dtype.FLOAT32).seconds + stack.host_step)
+    return price(device, Effort(traffic=Bytes(traffic), kernels=kernels), Dtype.FLOAT32).seconds

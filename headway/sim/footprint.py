@@ -30,6 +30,9 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
         sizes, h = outline.sizes, outline.model.hidden
         logits = sizes.tokens * (each.embedding // h)
         found["loss"] = logits * (stack.loss_peak - stack.loss_saves)
+    if outline.sizes.sequence_parallel:
+        # what a product takes, whole, and its gradient
+        found["exchanged"] = 2 * outline.sizes.tokens * outline.model.hidden * outline.dtype.bytes
     if outline.zero == 3:
         # two layers, or the embedding, whole; and a layer's gradients whole
         whole = max(2 * each.layer, each.embedding)

@@ -83,13 +83,20 @@ class Outline:
         """Into how many parts tensor ranks cut the sequence outside of products and attention."""
         return self.tensor if self.sequence_parallel else 1
 
+    @property
+    def pipeline_crosses_nodes(self) -> bool:
+        """Whether any two neighbours of a pipeline are on different nodes."""
+        return self.pipeline > 1 and self.world > self.cluster.devices_per_node
+
     def stages_of(self, rank: int) -> tuple[int, ...]:
-        """Stages of a pipeline rank."""
+        """Stages of a pipeline rank, as families.build places them."""
+        if self.schedule == "zb-v":
+            return rank, 2 * self.pipeline - 1 - rank
         return tuple(range(rank, self.pipeline * self.chunks, self.pipeline))
 
     def rank_of(self, stage: int) -> int:
         """The pipeline rank of a stage."""
-        return stage % self.pipeline
+        return next(rank for rank in range(self.pipeline) if stage in self.stages_of(rank))
 
     def cuts(self, state: Literal["params", "grads", "optimizer"]) -> int:
         """Over how many ranks a kind of state is cut."""

@@ -8,7 +8,7 @@ from typing import assert_never
 from headway.cluster.spec import Ring
 from headway.model import exchange as exchanges
 from headway.model import recompute
-from headway.model.block import Block, Kind, blocks, shared
+from headway.model.block import Block, Kind, blocks
 from headway.model.cost import of_kind
 from headway.model.cut import num_held, vocabulary
 from headway.model.exchange import Call, Collective
@@ -18,7 +18,7 @@ from headway.model.split import of_alike
 from headway.plan.price import Price, price
 from headway.sim.cost import collectives
 from headway.sim.outline import Outline
-from headway.units import Bytes, Dtype, Seconds
+from headway.units import Bytes, Flops, Seconds
 
 _PICOSECONDS = 1e12
 
@@ -39,6 +39,7 @@ class Way:
 class Stages:
     """Each stage's `layers`, passes and bytes kept for a micro-batch's backward (`saved`).
 
+    `weights`: seconds of a backward that only the weights' gradients need, which a split backward leaves for later.
     `numel`: for each pipeline rank the parameters of a tensor rank; `embedding`: those of the token embedding. `again`:
     bytes that a layer computed again holds during its backward.
     """
@@ -46,6 +47,7 @@ class Stages:
     layers: tuple[int, ...]
     forward: tuple[Way, ...]
     backward: tuple[Way, ...]
+    weights: tuple[float, ...]
     saved: tuple[int, ...]
     numel: tuple[int, ...]
     embedding: int
@@ -59,6 +61,7 @@ class _Block:
 
     forward: Way
     backward: Way
+    weights: float
     saved: int
     numel: int
     weight: int
@@ -72,9 +75,11 @@ def stages(outline: Outline) -> Stages:
     last = len(layers) - 1
 
     def of(way: str) -> tuple[Way, ...]:
+        waits = Way({"host": outline.stack.host_rank * outline.world / 2})
         return tuple(
             _sum(
                 [
+                    (1, waits),
                     *([(1, getattr(embedding, way))] if stage == 0 else []),
                     (count, getattr(layer, way)),
                     *([(1, getattr(head, way))] if stage == last else []),
@@ -93,12 +98,13 @@ def stages(outline: Outline) -> Stages:
     numel[0] += tokens
     if not (outline.model.tied and outline.pipeline == 1):
         numel[-1] += tokens
-    return Stages(layers, of("forward"), of("backward"), saved, tuple(numel), tokens, layer.numel, layer.again)
+    weights = tuple(count * layer.weights + (head.weights if s == last else 0.0) for s, count in enumerate(layers))
+    return Stages(layers, of("forward"), of("backward"), weights, saved, tuple(numel), tokens, layer.numel, layer.again)
 
 
-def exchange(outline: Outline, over: Ring, kinds: Iterable[Collective], size: int) -> float:
-    """Seconds of collectives of one buffer of `size` bytes, one after another."""
-    return collectives([Call(kind, Bytes(size)) for kind in kinds], over)
+def exchange(over: Ring, kind: Collective, size: int) -> float:
+    """Seconds of a collective of a buffer of `size` bytes."""
+    return collectives([Call(kind, Bytes(size))], over)
 
 
 def _layers(outline: Outline, blocks: Sequence[_Block]) -> tuple[int, ...]:
@@ -150,7 +156,7 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     calls = exchanges.forward(outline.model, one, outline.sizes), exchanges.backward(outline.model, one, outline.sizes)
     forward = {**_times(there), "tensor exchange": _tensor(outline, there, calls[0])}
     backward = {**_times(back), "tensor exchange": _tensor(outline, back, calls[1])}
-    saved, again = cost.saved, 0
+    saved, again = int(cost.saved), 0
     if kind == "layer":
         if outline.context > 1:
             forward["context exchange"], backward["context exchange"] = _context(outline, there, back)
@@ -168,15 +174,15 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     if kind == "embedding" and outline.zero == 3 and outline.stack.gathers_embedding:
         tied = outline.model.vocabulary * outline.model.hidden // outline.tensor if outline.model.tied else 0
         whole = numel + (tied if outline.pipeline == 1 else 0)
-        forward["gathers"] = exchange(outline, outline.sharing(), ("all_gather",), whole * outline.dtype.bytes)
+        forward["gathers"] = exchange(outline.sharing(), "all_gather", whole * outline.dtype.bytes)
     weight = sum(p.n * p.k for p in cost.forward.products if p.batch == 1)
-    return _Block(Way(forward), Way(backward), saved, numel, weight, again)
+    second = tuple(product.backward[1] for product in cost.forward.products if product.batch == 1)
+    weights = min(_priced(outline, Effort(second)).products, sum(backward.values()))
+    return _Block(Way(forward), Way(backward), weights, saved, numel, weight, again)
 
 
 def _priced(outline: Outline, effort: Effort, *, backward: bool = False) -> Price:
-    return price(
-        outline.cluster.device, effort, outline.dtype, outline.stack.attention_share, backward=backward
-    )
+    return price(outline.cluster.device, effort, outline.dtype, outline.stack, backward=backward)
 
 
 def _times(priced: Price) -> dict[str, float]:
@@ -184,16 +190,18 @@ def _times(priced: Price) -> dict[str, float]:
 
 
 def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...]) -> float:
-    """The collectives of tensor ranks; where they overlap products, what is left: a piece of them, or what is longer."""
+    """The collectives of tensor ranks, as far as they are not behind products.
+
+    What overlaps a product leaves the first of t pieces, or what takes longer than the products.
+    """
     if outline.tensor == 1:
         return 0.0
-    over = outline.inside(outline.tensor, stride=1)
-    taken = collectives(calls, over)
-    if "regathers" in outline.stack.overlaps and len(calls) % 3 == 0:
-        taken = collectives([call for place, call in enumerate(calls) if place % 3], over)
-    if "tensor" in outline.stack.overlaps:
-        taken = max(taken / outline.tensor, taken - priced.products)
-    return taken
+    over, overlaps = outline.inside(outline.tensor, stride=1), outline.stack.overlaps
+    if "regathers" in overlaps and len(calls) % 3 == 0:
+        calls = tuple(call for place, call in enumerate(calls) if place % 3)  # of each three the first gathers again
+    hidden = [call for call in calls if "sums" in overlaps or call.kind == "all_gather"] if "tensor" in overlaps else []
+    behind = collectives(hidden, over)
+    return collectives(calls, over) - behind + max(behind / outline.tensor, behind - priced.products)
 
 
 def _context(outline: Outline, there: Price, back: Price) -> tuple[float, float]:
@@ -210,7 +218,8 @@ def _recompute(
     outline: Outline, pieces: Pieces, cost: Cost, forward: Mapping[str, float]
 ) -> tuple[dict[str, float], int]:
     """Seconds that a layer's backward computes again, and bytes that it keeps all the same."""
-    h, tensor = outline.model.hidden, outline.tensor
+    spec, tensor = outline.model, outline.tensor
+    h = spec.hidden
     inputs = recompute.again("full", pieces, cost).saved
     match outline.recompute:
         case "none":
@@ -225,34 +234,43 @@ def _recompute(
             core = recompute.again("selective", pieces, cost)
             return _times(_priced(outline, core.effort)), core.saved
         case "op-level":
-            # every other product and the fused attention keep their outputs (torchtitan's list of operators to save)
-            kept_products = cost.forward.products[1::2]
-            again = replace(
-                cost.forward, products=cost.forward.products[::2], attention=type(cost.forward.attention)(0)
-            )
-            outputs = sum(p.batch * p.m * p.n for p in kept_products) * outline.dtype.bytes
-            attended = pieces.tokens * (h // tensor) * outline.dtype.bytes
-            return _times(_priced(outline, again)), inputs + outputs + attended
+            # torchtitan keeps what every other product gives (queries and values, gate, down) and the fused attention
+            queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)
+            f, narrow = spec.feed_forward // tensor, outline.sizes.narrow
+            taken = [(keys, h), (h, queries), (f, h)] if spec.family == "llama" else [(h, queries), (h, f)]
+            products = tuple(Product(pieces.tokens, n, k, narrow=narrow) for n, k in taken)
+            kept = queries + keys + f + h if spec.family == "llama" else queries + 2 * keys + f
+            again = replace(cost.forward, products=products, attention=Flops(0))
+            return _times(_priced(outline, again)), inputs + pieces.tokens * (kept + queries) * outline.dtype.bytes
 
 
-def _wait_for_host(outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False) -> None:
-    """What the host takes longer to start all kernels than the device to run them; autograd starts its own faster."""
+def _wait_for_host(
+    outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False
+) -> None:
+    """What a pass takes longer than the device's kernels because the host starts them; autograd starts its own faster.
+
+    The host runs ahead of the device or behind it, kernel by kernel: where both need as long, a pass takes longer than
+    either, and where one needs far longer, it rules. A norm of order _JITTER stands for that.
+    """
     stack = outline.stack
-    taken = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * stack.host_call
-    if (more := taken - sum(parts.values())) > 0:
-        parts["host"] = more
+    called = stack.host_call + (stack.host_piped * outline.tensor if outline.pipeline_crosses_nodes else 0.0)
+    started = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * called
+    if started:
+        computed = sum(parts.values())
+        parts["host"] = (started**_JITTER + computed**_JITTER) ** (1 / _JITTER) - computed
 
 
+_JITTER = 4
 _AUTOGRAD = 0.75
 
 
 def _gathers(outline: Outline, numel: int, forward: dict[str, float], backward: dict[str, float]) -> None:
-    """ZeRO-3: a layer is gathered for each pass, and its gradients are reduced behind the backward, of each micro-batch."""
+    """ZeRO-3: each pass gathers a layer, and each backward reduces its gradients behind it."""
     stack = outline.stack
     over = outline.sharing()
     size = numel * (1 if outline.sizes.narrow else outline.dtype.bytes)
-    gathered = exchange(outline, over, ("all_gather",), size)
-    reduced = exchange(outline, over, ("reduce_scatter",), numel * stack.reduced.bytes)
+    gathered = exchange(over, "all_gather", size)
+    reduced = exchange(over, "reduce_scatter", numel * stack.reduced.bytes)
     for parts, taken in ((forward, gathered), (backward, gathered + reduced)):
         hidden = sum(parts.values()) if "gathers" in stack.overlaps else 0.0
         parts["gathers"] = max(0.0, taken - hidden)

@@ -3,6 +3,7 @@
 python -m headway.train.agent RUN_DIRECTORY NUM_RANKS MAX_RESTARTS PARENT_PID
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -23,7 +24,7 @@ def main(directory: Path, num_ranks: int, max_restarts: int) -> int:
     """
     for attempt in range(max_restarts + 1):
         status = _attempt(directory, num_ranks, attempt)
-        if status != 1 or attempt == max_restarts or not _may_help(directory / "log"):
+        if status != 1 or attempt == max_restarts or not may_help(directory / "log"):
             break
         _put_away(directory / "log", attempt)
     return status
@@ -55,22 +56,31 @@ def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
         elastic_launch(config, sys.executable)(*words)
     except ChildFailedError as error:
         failures = {rank: {"pid": f.pid, "exitcode": f.exitcode} for rank, f in error.failures.items()}
-        (logs / "failures.json").write_text(json.dumps(failures), encoding="utf-8")
+        with contextlib.suppress(OSError):  # a full disk: the ranks have said why, if they could
+            (logs / "failures.json").write_text(json.dumps(failures), encoding="utf-8")
         return 1
     except SignalException as error:
         return 128 + int(error.sigval)
     return 0
 
 
-def _may_help(logs: Path) -> bool:
+def may_help(logs: Path) -> bool:
     """Whether the same again may end otherwise: not where Headway itself has ended the job, for a reason that stays.
 
     Nor where the launcher was told to stop while the attempt had not come far enough to end by itself.
     """
     if (logs / TOLD_TO_STOP).exists():
         return False
-    reports = [json.loads(path.read_text(encoding="utf-8")) for path in logs.glob("rank-*.error.json")]
-    return not any(report["explained"] and not report["lost_peer"] for report in reports)
+    return not any(_is_final(path) for path in logs.glob("rank-*.error.json"))
+
+
+def _is_final(report: Path) -> bool:
+    """Whether a rank has ended the job for a reason of its own; a report that is not whole says nothing."""
+    try:
+        said = json.loads(report.read_text(encoding="utf-8"))
+        return bool(said["explained"] and not said["lost_peer"])
+    except (OSError, ValueError):
+        return False
 
 
 def _put_away(logs: Path, attempt: int) -> None:

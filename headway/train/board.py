@@ -58,4 +58,5 @@ def board(directory: Path, start: int = 0) -> Board | None:
         module = importlib.import_module("torch.utils.tensorboard")
     except ImportError:
         return None
-    return Board(module.SummaryWriter(str(directory), flush_secs=FLUSH, purge_step=start + 1 if start else None))
+    purged = start + 1 if directory.is_dir() else None
+    return Board(module.SummaryWriter(str(directory), flush_secs=FLUSH, purge_step=purged))

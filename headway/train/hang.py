@@ -160,7 +160,7 @@ class Standstill:
             return f"rank {rank} has not joined the job{others}."
         if rank in self.silent:
             silence = (
-                f"rank {rank} (process {its.pid} on {its.host}) has not answered for {self.silent[rank]:.0f} s or more"
+                f"rank {rank} (process {its.pid} on {its.host}) has not answered for {self.silent[rank]:.1f} s or more"
             )
             return f"{silence}: it was last in {_place(its, its.operation)}{others}."
         if its.ended:

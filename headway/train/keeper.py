@@ -49,8 +49,7 @@ class Keeper:
 
     def finished(self) -> None:
         """Save the last step's state, if the job saves at all, and wait; JobError where the last save has failed."""
-        settings = self._plan.checkpoint
-        if settings.every or settings.directory is not None:
+        if self._plan.checkpoint.saves:
             self._save(asynchronous=False)
         self.settle()
         if self._error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import chrome
+from headway.errors import writing
 from headway.plan.plan import Plan
 from headway.plan.work import model_flops_per_token
 from headway.train.board import board
@@ -38,7 +39,8 @@ class Metrics:
         self.slow: dict[int, float] = {}  # of the last comparison
         self._seconds: list[float] = []
         self._validation: list[float] = []
-        self._file = (directory / "metrics.jsonl").open("a") if rank == 0 else None
+        self._directory = directory
+        self._lines = Lines(directory / "metrics.jsonl") if rank == 0 else None
         self._board = board(directory / "tensorboard", start) if rank == 0 else None
         self._scaled = plan.train.precision is Dtype.FLOAT16
         self._flops = model_flops_per_token(plan)
@@ -114,17 +116,45 @@ class Metrics:
 
     def close(self) -> None:
         """Write what is still to be written."""
-        for file in (self._file, self._board):
-            if file:
-                file.close()
+        if self._lines:
+            self._lines.close()
+        if self._board:
+            with writing(self._directory / "tensorboard"):
+                self._board.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        if self._file:
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
+        if self._lines:
+            self._lines.add(line)
             if self._board:
-                self._board.line(line)
+                with writing(self._directory / "tensorboard"):
+                    self._board.line(line)
             self.show(line)
+
+
+class Lines:
+    """A file of JSON documents, one a line, each whole: a rest of one that a writer has left is cut off."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with writing(path):
+            self._file = path.open("a+b", buffering=0)
+            self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
+
+    def add(self, document: dict[str, Any]) -> None:
+        """Write a line, or none of it: JobError says why not."""
+        rest = f"{json.dumps(document)}\n".encode()
+        with writing(self._path):
+            end = self._path.stat().st_size
+            try:
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+            except OSError:
+                self._file.truncate(end)
+                raise
+
+    def close(self) -> None:
+        """Nothing is left to be written."""
+        self._file.close()
 
 
 def _finite(value: float) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SIZE = 128
+SIZE = 256
 START_LIMIT = 300.0  # seconds that the start may stand still at least: machines join, import and read one after another
 Awaited = tuple[str, tuple[int, ...]]  # an operation (or another thing's name), and the ranks that it is done with
 

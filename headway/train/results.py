@@ -10,6 +10,7 @@ import torch
 
 from headway import chrome
 from headway.data import tokenizer as tokenizers
+from headway.errors import writing
 from headway.plan.plan import Plan
 from headway.trace import Trace, aligned
 from headway.train import comm, weights
@@ -38,11 +39,13 @@ def leave(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path, watch
     with watch.saving("writing the weights"):
         memory = {rank: held for rank, (_, held) in enumerate(measured)}
         trace = Trace("measured", aligned([spans for spans, _ in measured]), memory)
-        chrome.write(directory / "measured.trace.json.gz", trace)
+        with writing(directory / "measured.trace.json.gz"):
+            chrome.write(directory / "measured.trace.json.gz", trace)
         weights.write(directory / "model.safetensors", whole, plan)
         sample = None if stage.totals.stop else _sample(plan, whole, metrics)
         summary: dict[str, Any] = metrics.summary(interrupted=stage.totals.stop) | {"sample": sample}
-        (directory / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+        with writing(directory / "summary.json"):
+            (directory / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
 
 
 def _sample(plan: Plan, whole: dict[str, torch.Tensor], metrics: Metrics) -> str | None:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from headway import checkpoints
 from headway.checkpoints import Manifest
+from headway.errors import FULL
 from headway.train.part import Part
 from headway.units import show_bytes
 
 if TYPE_CHECKING:
     from headway.train.dcp import Written
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what more space may help against
 POLLS = (0.005, 0.2)  # seconds between looks at what the other ranks say: at first, and at most
 
 
@@ -62,8 +62,8 @@ class Saver:
     Rank 0 makes the directory, under a name that is no checkpoint's. Every rank writes and syncs its file and tells
     rank 0 through the store what is in it; when all have, rank 0 adds the metadata and the manifest, and renames the
     directory: from then on, and not before, there is a checkpoint. If anything fails on any rank, there is none.
-    No collective is called, so none of this meets the training's. `keep`: how many checkpoints stay (0: all), not
-    counting those of the names `damaged`; `wanted`: bytes that one needs.
+    No collective is called, so none of this meets the training's. `keep`: how many checkpoints stay (0: all);
+    `wanted`: bytes that one needs.
     """
 
     def __init__(
@@ -75,15 +75,24 @@ class Saver:
         *,
         keep: int,
         wanted: int = 0,
-        damaged: Iterable[str] = (),
     ) -> None:
         self.directory, self.rank, self._world, self._keep, self._wanted = directory, rank, world, keep, wanted
-        self._connect, self._damaged = connect, set(damaged)
+        self._connect, self._damaged = connect, set[str]()
         self._store: Store | None = None  # a connection of the thread's own
         self._claim: int | None = None  # rank 0's, on the directory
         self._begun = 0
         self._thread: threading.Thread | None = None
         self._ended: list[Saved] = []
+
+    def claim(self) -> None:
+        """Keep the directory from other jobs until `close`, or until the process ends; OSError where one has it."""
+        if self._claim is None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._claim = checkpoints.claim(self.directory)
+
+    def pass_over(self, damaged: Iterable[str]) -> None:
+        """Do not count checkpoints of these names among those that stay."""
+        self._damaged |= set(damaged)
 
     @property
     def idle(self) -> bool:
@@ -166,9 +175,7 @@ class Saver:
                 words.say(f"rank {self.rank}", saved.error)
 
     def _make(self, at: Path) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        if self._claim is None:
-            self._claim = checkpoints.claim(self.directory)
+        self.claim()
         shutil.rmtree(at, ignore_errors=True)
         at.mkdir()
         if self._wanted > shutil.disk_usage(at).free:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from headway.data.tokenizer import NONE
-from headway.errors import PlanError
+from headway.errors import JobError, PlanError
 from headway.model.block import blocks, shared
 from headway.model.cut import part
 from headway.model.spec import ModelSpec
@@ -48,12 +48,16 @@ def _flat(plan: Plan, stage: TorchStage, unit: Unit, keepers: tuple[int, ...]) -
 
 def write(path: Path, weights: dict[str, Tensor], plan: Plan) -> None:
     """Write safetensors; in its metadata the model's numbers, and what it read: tokenizer and sequence length."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     numbers = {name: str(getattr(plan.model, name)) for name in plan.model.__slots__}
     read = {"tokenizer": plan.data.tokenizer, "sequence_length": str(plan.data.sequence_length)}
     whole = {name: tensor.contiguous() for name, tensor in weights.items()}
-    save_file(whole, path, metadata={"format": "pt", **numbers, **read})
+    try:
+        save_file(whole, path, metadata={"format": "pt", **numbers, **read})
+    except SafetensorError as error:  # which says what the system said
+        raise JobError(f"{path} cannot be written ({error}). Free some space there.") from None
     path.chmod(0o644)  # safetensors makes it its owner's alone
 
 

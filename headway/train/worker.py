@@ -8,7 +8,7 @@ import json
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from headway.train.endings import end_with
 from headway.train.keeper import Keeper
 from headway.train.loop import StepResult, Trainer
 from headway.train.metrics import Metrics
-from headway.train.pulse import Pulse
+from headway.train.pulse import SIZE, Pulse
 from headway.train.resume import Resumed, resume
 from headway.train.saver import Saver
 from headway.train.slow import WINDOW, Pace, slow_ranks
@@ -64,6 +64,7 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             pulse("start", "reading the data")
             part, (train, held_out) = _slice(plan, worker.rank), _samples(plan)
             validation = _validation(held_out, part)
+            saver = _saver(plan, worker, directory)
             reading = partial(watch.saving, "reading a checkpoint")
             found = resume(plan, stage, directory, train.num_samples, reading)
             if stage.step >= plan.train.steps:
@@ -72,7 +73,7 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             metrics = Metrics(plan, directory, worker.rank, show or (lambda _: None), start=stage.step)
             if found:
                 metrics.resumed(found)
-            saver = _saver(plan, worker, directory, found.skipped if found else ())
+                saver.pass_over(found.skipped)
             keeper = Keeper(plan, stage, saver, watch, metrics, train.num_samples)
             read = partial(train.train_batch, part=part)
             with (
@@ -104,16 +105,30 @@ def _join(worker: env.Worker, plan: Plan, pulse: Pulse, prepare: Callable[[], Pa
     return device, directory
 
 
-def _saver(plan: Plan, worker: env.Worker, directory: Path, damaged: Iterable[str]) -> Saver:
-    return Saver(
+def _saver(plan: Plan, worker: env.Worker, directory: Path) -> Saver:
+    """The saver; of a job that saves, its directory is this job's alone from now on, before anything in it is read."""
+    saver = Saver(
         checkpoints.folder(plan.checkpoint.directory, plan.name, directory),
         worker.rank,
         worker.world,
         lambda: comm.board(worker),
         keep=plan.checkpoint.keep,
         wanted=state.num_bytes(plan),
-        damaged=damaged,
     )
+
+    def claim() -> str:
+        try:
+            saver.claim()
+        except BlockingIOError:
+            raise PlanError(checkpoints.in_use(saver.directory)) from None
+        except OSError as error:
+            said = f"{saver.directory} cannot be written ({error.strerror or error})"
+            raise PlanError(f"{said}. Name another checkpoint.directory.") from None
+        return ""
+
+    if plan.checkpoint.saves:
+        comm.from_rank_0(claim)
+    return saver
 
 
 def _nothing_left(found: Resumed | None, worker: env.Worker, directory: Path) -> None:
@@ -226,8 +241,14 @@ def _report(directory: Path, rank: int, error: Exception) -> None:
         "at": pulse.read_text(encoding="utf-8").strip() if pulse.exists() else "start",
         "host": socket.gethostname(),
     }
-    with contextlib.suppress(OSError):  # a full disk: the agent still tells the exit status
-        (directory / "log" / f"rank-{rank}.error.json").write_text(json.dumps(report), encoding="utf-8")
+    path = directory / "log" / f"rank-{rank}.error.json"
+    try:
+        path.write_text(json.dumps(report), encoding="utf-8")
+    except OSError:  # a full disk: the agent tells the exit status, and the line that has its room the reason
+        with contextlib.suppress(OSError):
+            path.unlink()
+            with pulse.open("r+b") as line:
+                line.write(f"{report['at']}: {text}".encode()[: SIZE - 1].ljust(SIZE - 1))
 
 
 def main(directory: Path, agent: int, attempt: int) -> int:
@@ -239,8 +260,9 @@ def main(directory: Path, agent: int, attempt: int) -> int:
     try:
         run(plans.read(directory / "plan.json"), worker, lambda: directory)
     except Exception as error:
-        traceback.print_exception(error)
         _report(directory, worker.rank, error)
+        with contextlib.suppress(OSError):  # a full disk: this goes to a file too
+            traceback.print_exception(error)
         return _status(error)
     return 0
 

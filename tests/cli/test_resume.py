@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import time
@@ -180,8 +181,8 @@ def test_a_killed_rank_brings_the_job_back_and_sigterm_saves_what_the_same_comma
 LIMIT = 200_000  # bytes of a file: enough for the weights, too few for them with two moments
 
 
-def _small():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
+def _small(limit=LIMIT):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 def test_a_job_that_is_told_to_stop_and_cannot_save_says_so_with_status_1(tmp_path):
@@ -208,3 +209,65 @@ def test_a_save_that_does_not_fit_stops_the_job_or_not_as_it_says(tmp_path, on_e
     assert list((run / "checkpoints").glob("step-*")) == []
     assert (max(_steps(run)) < 8) == (on_error == "stop")
     assert (run / "model.safetensors").exists() == (on_error == "continue")
+
+
+def test_a_disk_that_is_full_for_the_metrics_ends_the_job_with_the_file_and_no_restart(tmp_path):
+    """Event files grow faster, so that they are the first that do not fit."""
+    process = _start(_job(tmp_path, "{}", pipeline=1), "--max-restarts", "3", preexec_fn=partial(_small, 20_000))
+    status, _, err = _end(process)
+    run = tmp_path / "run"
+    assert status == 1
+    assert f"{run}/tensorboard cannot be written (File too large). Free some space there." in err
+    assert "Traceback" not in err
+    assert not list((run / "log").glob("attempt-*"))
+    assert (run / "metrics.jsonl").read_text().endswith("}\n")
+    assert len(_steps(run)) > 3
+
+
+def test_a_job_killed_before_its_first_checkpoint_starts_again_and_while_it_runs_its_places_are_its_own(tmp_path):
+    """Both its run directory and its checkpoint.directory, from before its first step."""
+    kept, run = tmp_path / "kept", tmp_path / "run"
+    job = _job(tmp_path, f"{{every: {FOREVER}, directory: {kept}}}", pipeline=1)
+    process = _start(job)
+    _wait_until(lambda: _steps(run), process)
+    for more, said in (
+        (f"run.directory={tmp_path}/other", f"{kept} is in use: a job that is running writes its checkpoints there"),
+        (f"checkpoint.directory={tmp_path}/else", f"run.directory {run} is in use: a job is running in it"),
+    ):
+        status, _, err = _end(_start(job, "--set", more))
+        assert status == 2
+        assert said in err
+    assert not (tmp_path / "other").exists()
+    os.kill(_pid(0, tmp_path), signal.SIGKILL)
+    assert _end(process)[0] == 1
+    assert checkpoints.newest_first(kept) == ()
+    done = max(_steps(run))
+    process = _start(job)
+    _wait_until(lambda: sum(line["step"] == 2 and "loss" in line for line in _lines(run)) > 1, process)
+    process.terminate()
+    status, out, err = _end(process)
+    assert status == 130, err
+    assert "to go on: the same command again" in out
+    assert re.search(r"training loss +[\d.]+ → [\d.]+\nvalidation loss +[\d.]+  \(mean", out), "of one evaluation"
+    assert len(checkpoints.newest_first(kept)) == 1
+    assert max(_steps(run)) >= done > 0
+
+
+@pytest.mark.full
+def test_of_two_jobs_started_together_on_one_checkpoint_directory_one_trains(tmp_path):
+    """Both find it free at the first look; what counts is the claim before the first step."""
+    checkpoint = f"{{every: {FOREVER}, directory: {tmp_path}/kept}}"
+    jobs = [_job(tmp_path / name, checkpoint, pipeline=1) for name in ("one", "other")]
+    processes = [_start(job) for job in jobs]
+    deadline = time.monotonic() + 90
+    while all(process.poll() is None for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    loser = next(i for i, process in enumerate(processes) if process.poll() is not None)
+    status, _, err = _end(processes[loser])
+    assert status == 2, err
+    assert f"Error: {tmp_path}/kept is in use: a job that is running writes its checkpoints there." in err
+    assert not _steps(jobs[loser].parent / "run")
+    _wait_until(lambda: _steps(jobs[1 - loser].parent / "run"), processes[1 - loser])
+    processes[1 - loser].terminate()
+    assert _end(processes[1 - loser])[0] == 130

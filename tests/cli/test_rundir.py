@@ -90,3 +90,50 @@ def test_a_directory_for_checkpoints_that_cannot_be_made_is_refused_before_any_s
     with pytest.raises(PlanError, match=rf"checkpoint\.directory {tmp_path}/kept cannot be written \(File exists\)\."):
         rundir.make(plan)
     assert not (tmp_path / "run").exists()
+
+
+def _ended(directory, plan, *more):
+    """What a run that has ended without a checkpoint leaves, and more files."""
+    directory.mkdir(exist_ok=True)
+    (directory / "plan.json").write_text(plans.dumps(plan))
+    for name in ("metrics.jsonl", *more):
+        (directory / name).touch()
+
+
+def test_a_run_that_died_before_its_first_checkpoint_starts_again_in_its_directory_by_the_same_command(tmp_path, plan):
+    _ended(tmp_path / "run", plan)
+    again = replace(plan, name="another")  # which plays the same
+    assert rundir.make(again) == tmp_path / "run"
+    assert (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_run_with_results_another_plans_and_one_that_never_saves_are_left_alone(tmp_path, plan):
+    longer = replace(plan, train=replace(plan.train, steps=plan.train.steps + 1))
+    careless = replace(plan, checkpoint=replace(plan.checkpoint, directory=None))
+    for which, more in ((plan, ["summary.json"]), (plan, ["model.safetensors"]), (longer, []), (careless, [])):
+        directory = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
+        _ended(directory, plan, *more)
+        with pytest.raises(PlanError, match="holds files already"):
+            rundir.make(replace(which, run=replace(which.run, directory=str(directory))))
+
+
+def test_a_directory_in_which_a_job_runs_is_nobody_elses_and_is_not_touched(tmp_path, plan):
+    run = rundir.make(plan)
+    _ended(run, plan)
+    (run / "log").mkdir()
+    (run / "log" / "rank-0.at").touch()
+    with rundir.held(run):
+        assert list((run / "log").iterdir()) == [], "what an earlier start has left is gone"
+        (run / "log" / "rank-0.at").touch()
+        with pytest.raises(PlanError, match=f"{run} is in use: a job is running in it"), rundir.held(rundir.make(plan)):
+            pytest.fail("two have it")
+        assert (run / "log" / "rank-0.at").exists()
+    with rundir.held(rundir.make(plan)):
+        pass
+
+
+def test_a_directory_that_holds_a_lock_alone_is_empty(tmp_path, plan):
+    with rundir.held(rundir.make(plan)):
+        pass
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [checkpoints.LOCK]
+    assert rundir.make(plan) == tmp_path / "run"

@@ -199,6 +199,7 @@ def test_a_broken_csv_is_one_message(text, said, capsys, tmp_path):
         ("1f1b --pipeline 2 --microbatches 2 --times F=nan", "a time is a number above 0, from"),
         ("1f1b --pipeline 2 --microbatches 2 --times Q=1", "'Q=1' is not a time. Write F=1,B=2,I=1,W=1."),
         ("1f1b --pipeline 2 --microbatches 2 --times STEP=1", "STEP takes no time of its own."),
+        ("mine.csv --pipeline 4", "--pipeline is for a family; mine.csv has its own sizes. Leave it out."),
         ("not-there.csv", "not-there.csv cannot be read: No such file or directory."),
     ],
 )

@@ -152,11 +152,15 @@ def test_tensor_ranks_train_and_write_what_one_rank_does(job, tmp_path):
 
 
 def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_path):
+    """Whether one thread reads the batches ahead or two."""
     pair = str(tmp_path / "pair")
     made = [sys.executable, "-m", "headway", "data", "prepare", str(tmp_path / "text.txt"), "--output", pair]
     subprocess.run([*made, "--append-end"], check=True, capture_output=True, timeout=60)
     runs = []
-    for name, words in {"text": (), "pair": (f"data.path={pair}", "data.tokenizer=none")}.items():
+    for name, words in {
+        "text": ("data.workers=1",),
+        "pair": (f"data.path={pair}", "data.tokenizer=none", "data.workers=2"),
+    }.items():
         settings = [w for word in (f"run.directory={tmp_path / f'run-{name}'}", *words) for w in ("--set", word)]
         status, out, err = _end(_start(job(3), "--json", *settings))
         assert status == 0, err

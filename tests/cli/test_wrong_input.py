@@ -2,9 +2,11 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from headway.cli.main import main
+from headway.data.indexed import write
 from tests.plan.wrong_jobs import WRONG_JOBS
 
 
@@ -33,6 +35,9 @@ def test_a_wrong_job_file_ends_with_status_2_and_one_message(tmp_path, capsys, v
         (lambda folder: _folder(folder / "empty"), "no text"),
         (lambda folder: _folder(folder / "binary", b"\0\1\2\3" * 100), "no text"),
         (lambda folder: _folder(folder / "short", b"too short"), "data.sequence_length 256 needs at least 257"),
+        (lambda folder: _pair(folder, cut=("idx", 70)), "pair.idx is damaged: it has 70 bytes, but its header"),
+        (lambda folder: _pair(folder, cut=("idx", 20)), "it ends after 20 bytes, within the header of 34"),
+        (lambda folder: _pair(folder, cut=("bin", 100)), "pair.bin is cut short: it has 100 bytes, but pair.idx says"),
     ],
 )
 def test_data_that_cannot_be_trained_on_is_refused_before_anything_is_made(tmp_path, capsys, make, fragment):
@@ -109,6 +114,14 @@ def _folder(path, content=None):
     if content is not None:
         (path / "data").write_bytes(content)
     return path
+
+
+def _pair(folder, cut):
+    """The prefix of a token file of which one file has lost its end."""
+    write(folder / "pair", [np.zeros(400, np.uint16)] * 3, np.dtype(np.uint16))
+    ending, size = cut
+    os.truncate(folder / f"pair.{ending}", size)
+    return folder / "pair"
 
 
 @pytest.mark.parametrize("wanted", ["full", "selective", "{mode: full, layers: 2}"])

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from headway.cluster.presets import preset
-from headway.cluster.spec import Cluster
+from headway.cluster.spec import Cluster, ring, spread
 from headway.errors import PlanError
 from headway.units import Dtype
 
@@ -41,3 +41,23 @@ def test_a_cluster_without_devices_is_refused(nodes, devices):
 
 def test_a_cluster_says_what_it_is():
     assert str(CLUSTER) == "a100-80gb-hdr: 3 × 8 A100-80GB"
+
+
+def test_a_ring_inside_a_node_has_the_links_bandwidth():
+    found = ring(CLUSTER, range(8))
+    assert (found.ranks, found.bandwidth, found.call) == (8, CLUSTER.inside.bandwidth, CLUSTER.inside.call)
+    assert found.around == pytest.approx(7 * CLUSTER.inside.latency)
+
+
+@pytest.mark.parametrize("inside", [1, 2, 8])
+def test_a_ring_over_nodes_crosses_with_the_cards_of_all_its_ranks_of_a_node(inside):
+    found = spread(CLUSTER, 2 * inside, inside)
+    assert found.bandwidth == min(CLUSTER.inside.bandwidth, inside * CLUSTER.between.bandwidth)
+    crossing = min(2, 2 * inside - 1)
+    hops = crossing * CLUSTER.between.latency + (2 * inside - 1 - crossing) * CLUSTER.inside.latency
+    assert found.around == pytest.approx(hops)
+
+
+def test_a_rings_ranks_are_found_on_their_nodes():
+    assert ring(CLUSTER, (0, 8, 16)) == spread(CLUSTER, 3, 1)
+    assert ring(CLUSTER, (0, 1, 8, 9)) == spread(CLUSTER, 4, 2)

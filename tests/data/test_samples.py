@@ -98,6 +98,20 @@ def test_validation_counts_every_sample_once():
     assert sorted(targets[targets != IGNORE].tolist()) == list(range(1, 29))
 
 
+@given(st.integers(1, 9), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(0, 40))
+def test_the_shape_of_a_batch_never_changes_not_at_an_epochs_end_nor_where_validation_runs_out(
+    num_samples, data_size, microbatch, num_microbatches, step
+):
+    """Messages have the bytes that were planned at every step: a last batch is never short."""
+    samples = _samples(4 * num_samples + 1)
+    for part in _parts(data_size, microbatch, num_microbatches):
+        indices = range(samples.num_validation_batches(part.global_batch))
+        each = [samples.train_batch(step, part), *(samples.validation_batch(i, part) for i in indices)]
+        assert {array.shape for batch in each for array in (batch.tokens, batch.targets)} == {
+            (num_microbatches, microbatch, 4)
+        }
+
+
 def test_batches_are_arrays_that_torch_may_take_as_they_are():
     batch = _samples(41).train_batch(0, Slice(1, 2, 2, 2))
     for array in (batch.tokens, batch.targets):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.launch.local import Started
+from headway.launch.local import Started, ended_itself, failure
+from headway.train.agent import may_help
 
 pytestmark = pytest.mark.dist
 JOB = """
@@ -212,3 +213,20 @@ def test_an_agent_that_a_signal_asked_to_end_was_no_failure(tmp_path, status, as
 
 def test_a_rank_told_to_end_waits_for_a_slow_peer(ended):
     assert ended["SIGTERM to a rank that waits in the first step"].took > LONG_WAIT
+
+
+@pytest.mark.parametrize("left", ["", '{"explained": true, "lost', "\0" * 9])
+def test_reports_that_are_not_whole_say_nothing_and_the_exit_status_is_told(tmp_path, left):
+    """As a full disk leaves them."""
+    log = tmp_path / "log"
+    log.mkdir()
+    for name in ("rank-0.error.json", "hang.json"):
+        (log / name).write_text(left)
+    (log / "rank-0.at").write_text("step 7 · 0F3")
+    started = Started(subprocess.Popen(["false"]), tmp_path, 1)
+    started.process.wait()
+    assert str(failure(started)) == "the workers ended with status 1; rank 0 was at step 7 · 0F3"
+    assert not ended_itself(started)
+    (log / "failures.json").write_text('{"0": {"pid": 1, "exitcode": 1}}')
+    assert str(failure(started)).startswith("rank 0 ended with status 1 at step 7 · 0F3. ")
+    assert may_help(log)

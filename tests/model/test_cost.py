@@ -84,6 +84,26 @@ def test_a_llamas_flops_are_six_for_each_weight_that_multiplies_and_its_attentio
     assert 3 * _forward(spec, 1, s) == s * (6 * multiplied + 12 * layers * h * s)
 
 
+@pytest.mark.parametrize(
+    ("name", "tokens", "published"),
+    [
+        # Brown et al. 2020, table D.1 (its XL model has sizes that do not go together)
+        ("gpt-2.7b", 300e9, "4.77e+21"),
+        ("gpt-6.7b", 300e9, "1.20e+22"),
+        ("gpt-13b", 300e9, "2.31e+22"),
+        ("gpt-175b", 300e9, "3.14e+23"),
+        # Grattafiori et al. 2024, §3.2.1
+        ("llama-3-405b", 15.6e12, "3.8e+25"),
+    ],
+)
+def test_the_flops_of_a_whole_training_round_to_those_published(name, tokens, published):
+    """Both count six for each weight and token, and no attention: 12·L·h·s a token of ours is left out."""
+    spec = PRESETS[name]
+    without_attention = 3 * _forward(spec, 1, 1024) // 1024 - 12 * spec.layers * spec.hidden * 1024
+    digits = len(published.partition("e")[0].partition(".")[2])
+    assert f"{without_attention * tokens:.{digits}e}" == published
+
+
 def test_fewer_key_value_heads_save_products_and_memory_but_no_attention():
     each = [dataclasses.replace(LLAMA, key_value_heads=m) for m in (4, 2, 1)]
     flops, saved = ([getattr(_cost(spec, blocks(spec)[1]), what) for spec in each] for what in ("flops", "saved"))

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.model.pipeline_layout import parse, show
-from headway.plan.stages import layout_text
 from headway.plan.price import price
+from headway.plan.stages import layout_text
 from headway.plan.work import unit_cost
 from headway.schedule.action import Kind
 

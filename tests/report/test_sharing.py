@@ -39,3 +39,14 @@ def test_the_line_says_what_is_cut_and_what_it_costs(plan_of):
     assert text.startswith("params, grads, optimizer cut over 4 data ranks, ")
     assert text.endswith("× as much as with nothing cut")
     assert ", 128 × as much" in sharing_text(_plan(plan_of, 2, 255))
+
+
+def test_where_zero_cuts_nothing_the_line_says_why(plan_of):
+    alone = "parallel.zero cuts over the data ranks, of which there is 1"
+    for pipeline, starts in ((1, f"nothing cut: {alone}"), (2, f"nothing cut ({alone}): 1 reductions a step send ")):
+        sizes = {"data": 1, "pipeline": pipeline, "zero": 2}
+        assert sharing_text(plan_of(parallel=sizes, train={"global_batch": 4})).startswith(starts)
+    small = _plan(plan_of, 3, whole_below="1GiB")
+    assert sharing_text(small).startswith(
+        "nothing cut (every unit has fewer bytes than parallel.whole_below 1.00 GiB): "
+    )

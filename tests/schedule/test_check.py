@@ -1,11 +1,19 @@
 """The check: what no schedule may lack, and the text of a deadlock."""
 
+from pathlib import Path
+
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
 
 from headway.errors import ScheduleError
 from headway.schedule import families, passes
-from headway.schedule.check import check
-from headway.schedule.schedule import from_csv, parse
+from headway.schedule.check import check, with_messages
+from headway.schedule.row import row
+from headway.schedule.schedule import Schedule, from_csv, parse
+from tests.train.cases import TURNED
+
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 TINY = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
 WITH_MESSAGES = (
@@ -169,3 +177,41 @@ def test_a_huge_number_is_refused_at_once():
 )
 def test_what_the_lanes_could_sort_out_but_no_player_from_left_to_right_is_refused(text, said):
     assert said in _refusal(text)
+
+
+@st.composite
+def _moved(draw):
+    """Rows of two stages a rank, some of whose actions are done earlier or later than the family does them."""
+    p = draw(st.integers(2, 4))
+    schedule = families.build(draw(st.sampled_from(["interleaved", "zb-v"])), pipeline=p, microbatches=p, chunks=2)
+    rows = [list(each) for each in schedule.rows]
+    for _ in range(draw(st.integers(0, 8))):
+        mine = draw(st.sampled_from(rows))
+        at = draw(st.integers(0, len(mine) - 1))
+        mine.insert(max(0, at + draw(st.integers(-3, 3))), mine.pop(at))
+    return Schedule("moved", tuple(map(row, rows)))
+
+
+@given(_moved())
+def test_what_can_finish_without_messages_can_finish_with_them(schedule):
+    try:
+        check(schedule)
+    except ScheduleError:
+        reject()
+    for full in (check(passes.add_messages_as_made(schedule)), with_messages(schedule)):
+        assert [full.compute(rank) for rank in range(full.num_ranks)] == list(schedule.rows)
+
+
+@pytest.mark.parametrize("text", [TURNED, (GOLDEN / "torch_interleaved_zero_bubble.csv").read_text()])
+def test_rows_whose_receives_may_not_be_posted_ahead_get_them_as_they_are_made(text):
+    """The second: what torch's ScheduleInterleavedZeroBubble writes for 4 ranks, 2 stages each, 8 micro-batches."""
+    schedule = check(from_csv(text))
+    with pytest.raises(ScheduleError, match="cannot finish"):
+        check(passes.add_messages(schedule))
+    full = with_messages(schedule)
+    assert {a for each in full.rows for a in each} == {a for each in passes.add_messages(schedule).rows for a in each}
+
+
+def test_of_rows_that_cannot_finish_with_messages_either_way_the_check_says_why():
+    with pytest.raises(ScheduleError, match="1B0 waits for 1F0 of rank 1"):
+        with_messages(from_csv("0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n"))

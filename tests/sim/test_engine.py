@@ -1,5 +1,7 @@
 """The engine: lanes in order, meetings, shared cores, and nothing that depends on luck."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -157,3 +159,34 @@ def test_resources_that_are_large_enough_change_nothing(schedule, replicas, data
     alone = play(rows, seconds)
     shared = play(rows, seconds, _cores(rows, lambda rank: 0, len(rows)))
     assert [times.tolist() for times in alone] == [times.tolist() for times in shared]
+
+
+def _lines_run(call):
+    """How many lines of Python are run: the work of a call, which no busy machine changes."""
+    count = 0
+
+    def trace(_frame, event, _argument):
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("num_cores", [0, 2])
+def test_playing_is_work_in_step_with_the_number_of_operations(num_cores):
+    work, size = [], []
+    for microbatches in (16, 32, 64):
+        rows = _rows(families.build("interleaved", pipeline=4, microbatches=microbatches, chunks=2))
+        cores = _cores(rows, lambda rank: 0, num_cores) if num_cores else None
+        seconds = np.ones(len(rows))
+        work.append(_lines_run(lambda rows=rows, seconds=seconds, cores=cores: play(rows, seconds, cores)))
+        size.append(len(rows))
+    (first, second), (more, most) = np.diff(work), np.diff(size)
+    assert second / first == pytest.approx(most / more, rel=0.05)

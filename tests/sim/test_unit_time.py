@@ -70,13 +70,17 @@ def _weights(forward, give, weigh):
 @both_rows
 @pytest.mark.parametrize("pipeline", range(1, 9))
 def test_the_zero_bubble_schedules_idle_as_long_as_the_paper_says(pipeline, add):
-    """(P − 1)(TF + TI − TW) for ZB-H1, (P − 1)(TF + TI − 2TW) for ZB-H2: Qi et al. 2023, table 1."""
+    """(P − 1)(TF + TI − TW) for ZB-H1, (P − 1)(TF + TI − 2TW) for ZB-H2: Qi et al. 2023, table 1.
+
+    On the first rank, which idles longest; on rank r it is P − 1 − r times as much, since it begins that much later.
+    """
     for m in (2 * pipeline, 2 * pipeline + 1):
         for forward, give, weigh in TIMES:
             for family, times in (("zb-h1", 1), ("zb-h2", 2)):
                 schedule = add(families.build(family, pipeline=pipeline, microbatches=m))
+                each = forward + give - times * weigh
                 idle = play(schedule, _weights(forward, give, weigh)).idle
-                assert idle[0] == max(idle) == (pipeline - 1) * (forward + give - times * weigh)
+                assert idle == tuple((pipeline - 1 - rank) * each for rank in range(pipeline))
 
 
 @both_rows
@@ -114,13 +118,26 @@ def test_peaks_in_flight_are_those_of_the_warm_up(pipeline):
         assert peaks == {"gpipe": [m] * pipeline, "1f1b": [min(m, pipeline - rank) for rank in range(pipeline)]}
 
 
-@both_rows
 @pytest.mark.parametrize("pipeline", range(1, 9))
-def test_pipedreams_steady_state_has_no_bubble_and_stage_s_keeps_p_minus_s_weight_versions(pipeline, add):
-    """From a rank's first backward to its last forward it never waits: Narayanan et al. 2019, §3.2 and §3.3."""
+def test_of_weight_versions_stage_s_of_pipedream_keeps_p_minus_s_and_each_of_2bw_at_most_two(pipeline):
+    """Narayanan et al. 2019, §3.3, the current one included; Narayanan et al. 2021 (2BW), §3.1."""
+
+    def kept(family, microbatches):
+        schedule = families.build(family, pipeline=pipeline, microbatches=microbatches)
+        return [weight_versions(row) for row in schedule.rows]
+
     for m in (2 * pipeline, 3 * pipeline + 1):
-        schedule = families.build("pipedream", pipeline=pipeline, microbatches=m)
-        assert [weight_versions(row) for row in schedule.rows] == [pipeline - stage for stage in range(pipeline)]
+        assert kept("pipedream", m) == [pipeline - stage for stage in range(pipeline)]
+        assert max(kept("pipedream-2bw", m + pipeline)) == (2 if pipeline > 1 else 1)
+
+
+@both_rows
+@pytest.mark.parametrize("family", ["pipedream", "pipedream-2bw"])
+@pytest.mark.parametrize("pipeline", range(1, 9))
+def test_pipedreams_steady_state_has_no_bubble(pipeline, family, add):
+    """From a rank's first backward to its last forward it never waits: Narayanan et al. 2019, §3.2."""
+    for m in (2 * pipeline, 3 * pipeline + 1):
+        schedule = families.build(family, pipeline=pipeline, microbatches=m)
         spans = [span for span in play(add(schedule)).trace.spans if span.seconds]
         for rank in range(pipeline):
             row = [span for span in spans if span.rank == rank]

@@ -170,6 +170,12 @@ SCATTERED = """\
 4F0,5F0,5B0,4B0,4F1,5F1,5B1,4B1
 0F0,0F1,0B0,0B1
 """
+# rank 2 makes 5B0 before the others are through: receives ahead of their users would wait for each other
+TURNED = """\
+0F0,0F1,0F2,3F0,3F1,3F2,3B0,3B1,3B2,0B0,0B1,0B2
+1F0,1F1,1F2,4F0,4F1,4F2,4B0,4B1,4B2,1B0,1B1,1B2
+2F0,2F2,5F0,5B0,2F1,5F1,5B1,5F2,5B2,2B0,2B1,2B2
+"""
 
 
 def splits() -> list[Case]:
@@ -194,6 +200,14 @@ def splits() -> list[Case]:
         Case(2, 2, 2, "v", 4, layers=3, split="E|||tttL", rows=V_SHAPED, valid=(1, 7, 3, 5, 8, 2, 4, 6)),
         Case(2, 1, 2, "by-hand", 2, rows=BY_HAND),
         Case(3, 2, 1, "scattered", 2, rows=SCATTERED),
+        Case(3, 2, 2, "turned", 3, rows=TURNED),
+    ]
+    # the other family, and masks, over empty stages and rows of one's own
+    dropped = {"attention_dropout": 0.3, "hidden_dropout": 0.2}
+    found += [
+        Case(4, 1, 2, "1f1b", 4, layers=3, split="Et||t|tL", key_value_heads=2, **dropped),
+        Case(2, 2, 1, "interleaved", 4, layers=2, split="E||tt|L", tied=False, **dropped),
+        Case(2, 2, 2, "v", 4, key_value_heads=2, rows=V_SHAPED, **dropped),
     ]
     # fewer micro-batches than ranks
     found += [Case(4, 1, 2, "1f1b", 1), Case(4, 1, 1, "1f1b", 3), Case(4, 1, 1, "gpipe", 2)]

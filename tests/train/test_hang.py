@@ -78,7 +78,9 @@ def test_a_rank_that_does_not_answer_is_the_cause_whatever_it_said_last(plan):
     found = _stands(plan, *_waiting(plan, last), silent=[1])
     assert found.causes == (1,)
     text = str(found)
-    assert text.startswith("rank 1 (process 101 on node) has not answered for 4 s or more: it was last in step 4 at 1R")
+    assert text.startswith(
+        "rank 1 (process 101 on node) has not answered for 4.0 s or more: it was last in step 4 at 1R"
+    )
     assert "ranks 0, 2, 3 wait for it." in text
     assert "raise train.hang_after" not in text
 

@@ -1,14 +1,18 @@
 """What a run leaves for people to look at: one run with every habit switched on, its files read back."""
 
+import contextlib
 import json
+import resource
 import subprocess
 import sys
 
 import pytest
 
 from headway import chrome
+from headway.errors import JobError
 from headway.plan import plan as plans
 from headway.trace import Span
+from headway.train.metrics import Lines
 from headway.train.rate import learning_rate
 
 pytestmark = pytest.mark.dist
@@ -131,8 +135,41 @@ def test_without_tensorboard_one_line_says_so_and_there_are_no_event_files(tmp_p
 
     monkeypatch.setitem(sys.modules, "tensorboard", None)  # what an import finds where it is not installed
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-    run = _prepare(plan_of(run={"directory": str(tmp_path / "run")}), "")
+    with contextlib.ExitStack() as stack:
+        run = _prepare(plan_of(run={"directory": str(tmp_path / "run")}), "", stack)
     lines = [line for line in capsys.readouterr().err.splitlines() if "TensorBoard" in line]
     assert lines == ["no event files for TensorBoard: it is not installed (pip install tensorboard)"]
     assert board(run / "tensorboard") is None
     assert not (run / "tensorboard").exists()
+
+
+@pytest.fixture
+def small_files():
+    """A function: files of this process end at so many bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_left_out_whole_and_the_error_says_what_helps(tmp_path, small_files):
+    path = tmp_path / "metrics.jsonl"
+    with contextlib.closing(Lines(path)) as lines:
+        lines.add({"step": 1})
+        small_files(20)
+        with pytest.raises(JobError, match=r"metrics\.jsonl cannot be written \(File too large\)\. Free some space"):
+            lines.add({"step": 2, "loss": 1.25})
+    assert path.read_text() == '{"step": 1}\n'
+
+
+def test_what_is_left_of_a_line_is_cut_off_before_the_next_is_written(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    for before, whole in (
+        ("", ""),
+        ('{"step": 1}\n', '{"step": 1}\n'),
+        ('{"step": 1}\n{"st', '{"step": 1}\n'),
+        ('{"', ""),
+    ):
+        path.write_text(before)
+        with contextlib.closing(Lines(path)) as lines:
+            lines.add({"step": 2})
+        assert path.read_text() == whole + '{"step": 2}\n'

@@ -189,12 +189,22 @@ def test_two_jobs_do_not_write_into_one_directory(tmp_path):
     first, second = (_savers(tmp_path, 1) for _ in range(2))
     assert not _save(first, _tensors(), 1).error
     assert _save(second, _tensors(), 2).error == (
-        f"{tmp_path} cannot be written (another job writes its checkpoints there). Name another checkpoint.directory, "
+        f"{tmp_path} cannot be written (another job that is running uses it). Name another checkpoint.directory, "
         f"one that all nodes see and may write to"
     )
     first[0].close()
     assert not _save(second, _tensors(), 3).error
     assert _names(tmp_path) == ["step-00000001", "step-00000003"]
+
+
+def test_a_directory_is_one_jobs_from_before_its_first_save_until_it_closes(tmp_path):
+    first, second = (_savers(tmp_path / "kept", 1)[0] for _ in range(2))
+    first.claim()
+    with pytest.raises(BlockingIOError, match="another job that is running uses it"):
+        second.claim()
+    first.close()
+    second.claim()
+    second.close()
 
 
 def test_a_file_that_cannot_be_written_to_its_end_leaves_no_checkpoint_on_any_rank(tmp_path):

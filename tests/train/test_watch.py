@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -62,6 +63,8 @@ def test_a_rank_that_sleeps_in_its_forward_is_named_and_ends_the_job(hung):
         in (report["text"])
     )
     assert "for rank 1, which is in 1F0 since" in report["text"]
+    slept = re.search(r"rank 1: step 4 · 1F0 for ([\d.]+) s", report["text"])
+    assert HANG_AFTER <= float(slept[1]) < HANG_AFTER + 8, "named in time"
     assert sum(report["text"] in text for text in texts) == 1, "told once"
     assert not any("Traceback" in text for text in texts)
 
