@@ -109,13 +109,19 @@ class Changes:
         for rank, category in np.argwhere(most >= 0).tolist():
             yield rank, self.names[category], Bytes(int(most[rank, category]))
 
+    def steps(self) -> Column:
+        """[n]: by how much each change makes what its rank holds of its category more, or less."""
+        order = np.lexsort((self.categories, self.ranks))  # stable: in the order of time
+        sizes = self.bytes[order]
+        first = np.diff(self.ranks[order] * len(self.names) + self.categories[order], prepend=-1) != 0
+        found = np.empty_like(sizes)
+        found[order] = sizes - np.where(first, 0, np.roll(sizes, 1))
+        return found
+
     def totals(self, rank: int) -> tuple[Times, Column]:
         """When something changes on a rank, and what it holds of all categories together from then on."""
         mine = self.of(rank)
-        change = np.zeros_like(mine.bytes)
-        for category in range(len(self.names)):
-            places = np.flatnonzero(mine.categories == category)
-            change[places] = np.diff(mine.bytes[places], prepend=0)
+        change = mine.steps()
         times, last = np.unique(mine.times[::-1], return_index=True)  # of several at one time, the last counts
         return times, np.cumsum(change)[len(change) - 1 - last]
 

@@ -11,6 +11,7 @@ from headway.advise.accuracy import Errors, Pair, Sweeps, errors, sweeps
 from headway.advise.inputs import Lacking
 from headway.advise.published import COMPUTED, Published
 from headway.advise.validate import Judged
+from headway.sim import explain
 
 GOOD_MFU = 0.2  # below, the host's overhead rules a row more than anything that a prediction of devices knows
 
@@ -69,6 +70,7 @@ def explanation(row: Published, found: Judged | Lacking) -> dict[str, Any]:
             name: {"is": _plain(getattr(stack, name)), "why": stack.reasons.get(name, "")} for name in entries
         },
         "parts": dict(guess.parts),
+        "explain": explain.document(explain.explain(found.outline)),
         "memory": dict(guess.memory),
         "worst_rank": guess.worst_rank,
         "room": guess.room,

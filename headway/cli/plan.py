@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from headway.plan.plan import Plan
     from headway.report.holdings import Holding
-    from headway.report.memory import Place
+    from headway.report.makeup import Place
     from headway.trace import Trace
 
 MANY_STAGES = 24  # more, and stages that hold as much as the one before are drawn together
@@ -36,7 +36,8 @@ def plan(*, job: Path, overrides: tuple[str, ...], output: Path | None, as_json:
     from headway.errors import JobError
     from headway.plan import build
     from headway.plan.plan import dumps
-    from headway.report.memory import fullest, misfit
+    from headway.report.makeup import fullest
+    from headway.report.memory import misfit
     from headway.sim.simulate import simulate
 
     built = build.from_file(job, overrides)
@@ -49,7 +50,7 @@ def plan(*, job: Path, overrides: tuple[str, ...], output: Path | None, as_json:
     else:
         _print(built, trace, place, output)
     if not place.fits:
-        raise JobError(misfit(built, trace, place))
+        raise JobError(misfit(built, place))
 
 
 def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
@@ -59,6 +60,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
     from headway.plan.work import model_flops_per_token
     from headway.report.crossing import crossing
     from headway.report.holdings import dearest, holdings
+    from headway.report.makeup import by_rank, document
     from headway.report.sharing import sharing
 
     all_ = holdings(built)
@@ -72,6 +74,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
         "split": {"name": built.split, "layout": layout_text(built.stages)},
         "stages": [_stage(built, each) for each in all_],
         "dearest": {"stage": worst.stage, "over_mean": over},
+        "recompute": asdict(built.recompute),
         "parameters": built.num_parameters,
         "flops_per_token": model_flops_per_token(built),
         "schedule": {
@@ -83,6 +86,7 @@ def _document(built: "Plan", trace: "Trace", place: "Place") -> dict[str, Any]:
         },
         "sharing": asdict(shared) if (shared := sharing(built)) else None,
         "memory": {str(rank): peaks | {"total": sum(peaks.values())} for rank, peaks in trace.memory.items()},
+        "peak": document(place, by_rank(trace, built.cluster)),
         "device_memory": built.cluster.device.memory,
         "fits": place.fits,
     }
@@ -103,11 +107,11 @@ def _stage(built: "Plan", each: "Holding") -> dict[str, Any]:
 
 
 def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -> None:
-    from headway.cli.show import console, facts, title
+    from headway.cli.show import console, facts, is_coloured, print_lines, title
     from headway.report.crossing import crossing_text
     from headway.report.holdings import dearest_text, holdings
+    from headway.report.makeup import bar, verdict
     from headway.report.memory import recipe
-    from headway.units import show_bytes
 
     out = console()
     out.print(title(built))
@@ -125,15 +129,11 @@ def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -
             text = f"Stages {stages} share one weight ({unit.name}); {held}, the total counts it once."
             out.print(text, style="dim")
     out.print()
-    out.print(_memory(trace))
+    out.print(_memory(built, trace))
     out.print()
     out.print(recipe(built), style="dim")
-    verdict = "fits" if place.fits else "does not fit"
-    share = f"{place.used / place.room:.1%}"
-    out.print(
-        f"{verdict.capitalize()}: {place.name} needs {show_bytes(place.used)} of {show_bytes(place.room)} ({share}).",
-        style="bold green" if place.fits else "bold red",
-    )
+    print_lines(out, bar(place, columns=out.width, coloured=is_coloured(out)))
+    out.print(verdict(place), style="bold green" if place.fits else "bold red")
     if output:
         out.print(f"The plan is in {output}.")
 
@@ -181,6 +181,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
         ),
         ("split", f"{built.split}: {layout_text(built.stages)}"),
         ("units", units_text(built)),
+        *([("recompute", str(built.recompute))] if built.recompute.layers else []),
         *([("sharing", shared_by)] if (shared_by := sharing_text(built)) else []),
     ]
 
@@ -219,18 +220,20 @@ def _activations(run: tuple["Holding", ...]) -> str:
     return f"{number} × {show_bytes(run[0].saved)}" if run[0].saved else "–"
 
 
-def _memory(trace: "Trace") -> "Table":
+def _memory(built: "Plan", trace: "Trace") -> "Table":
+    """The most of each category, which may come at different times, and the most at one time with all besides."""
     from headway.cli.show import table
+    from headway.report.makeup import by_rank
     from headway.report.memory import collapse
     from headway.report.ranges import numbers
     from headway.units import show_bytes
 
-    rows = collapse(trace)
+    rows, peaks = collapse(trace), by_rank(trace, built.cluster)
     kinds = list(dict.fromkeys(kind for row in rows for kind in row.peaks))
-    found = table("ranks", *kinds, "total", right=[*kinds, "total"])
+    found = table("ranks", *kinds, "at one time", right=[*kinds, "at one time"])
     for row in rows:
         sizes = [show_bytes(row.peaks.get(kind, 0)) for kind in kinds]
-        found.add_row(numbers(row.ranks), *sizes, show_bytes(row.total))
+        found.add_row(numbers(row.ranks), *sizes, show_bytes(max(peaks[rank] for rank in row.ranks)))
     return found
 
 

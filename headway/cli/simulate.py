@@ -26,14 +26,18 @@ MOST_RANKS = 32  # drawn in the timeline
     metavar="FILE",
     help="Write the step as Chrome/Perfetto JSON (.json or .json.gz).",
 )
+@click.option(
+    "--explain", "explained", is_flag=True, help="Where the step goes, and what being twice as fast would save."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
-def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_json: bool) -> None:
+def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, explained: bool, as_json: bool) -> None:
     """Predict one training step of JOB (a job file or a plan).
 
     \b
     Example:
       headway simulate examples/stdlib.yaml
       headway simulate examples/stdlib.yaml --set train.microbatch=2 --trace step.json.gz
+      headway simulate examples/stdlib.yaml --explain
     """
     from headway import chrome
     from headway.cli.show import print_json, save
@@ -46,18 +50,32 @@ def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, as_jso
     built = build.from_file(job, overrides)
     trace = simulator.simulate(built)
     figures = throughput(built, trace.makespan)
+    why = _explain(built, trace) if explained else None
     if path:
         save(path, lambda: chrome.write(path, trace))
     if as_json:
-        print_json(_document(built, trace, figures))
+        print_json(_document(built, trace, figures) | ({"explain": why} if why else {}))
     else:
-        _print(built, trace, figures, path)
+        _print(built, trace, figures, why, path)
+
+
+def _explain(built: "Plan", trace: "Trace") -> dict[str, Any]:
+    from headway.sim import explain
+    from headway.sim.planned import outline
+
+    ranks, cores = built.layout.world, built.cluster.shared_cores
+    return explain.document(explain.explain(outline(built))) | {
+        "played_seconds": trace.makespan,
+        "shared_cores": cores if 0 < cores < ranks else 0,
+        "ranks": ranks,
+    }
 
 
 def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str, Any]:
     from headway.plan.plan import digest
-    from headway.report.memory import fullest
+    from headway.report.makeup import by_rank, document, fullest
 
+    place = fullest(trace, built.cluster)
     return {
         "digest": digest(built),
         "step_seconds": trace.makespan,
@@ -66,15 +84,16 @@ def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str,
         "bubble": trace.bubble(),
         "edges": trace.edges(),
         "device_memory": built.cluster.device.memory,
-        "fits": fullest(trace, built.cluster).fits,
+        "fits": place.fits,
+        "peak": document(place, by_rank(trace, built.cluster)),
         "peak_memory": {str(rank): peaks | {"total": sum(peaks.values())} for rank, peaks in trace.memory.items()},
     }
 
 
-def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | None) -> None:
-    from headway.cli.show import console, facts, title
-    from headway.report.memory import fullest
-    from headway.units import show_bytes, show_count, show_seconds
+def _print(built: "Plan", trace: "Trace", figures: "Throughput", why: dict[str, Any] | None, path: Path | None) -> None:
+    from headway.cli.show import console, facts, is_coloured, print_lines, title
+    from headway.report.makeup import bar, fullest, verdict
+    from headway.units import show_count, show_seconds
 
     out = console()
     out.print(title(built))
@@ -82,7 +101,6 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | No
     crowded = f" (includes waiting: {world} ranks share {cores} cores)" if 0 < cores < world else ""
     achieved, peak = show_count(figures.achieved), show_count(figures.peak)
     place = fullest(trace, built.cluster)
-    misfit = "" if place.fits else ", which does not fit"
     out.print(
         facts(
             [
@@ -90,12 +108,16 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | No
                 ("tokens/s", f"{show_count(figures.tokens_per_second)} ({built.tokens_per_step:,} tokens a step)"),
                 ("MFU", f"{figures.mfu:.1%} ({achieved}FLOP/s of {peak}FLOP/s)"),
                 ("bubble", f"{trace.bubble():.1%} of the busy time{crowded}"),
-                ("memory", f"{place.name}: {show_bytes(place.used)} of {show_bytes(place.room)}{misfit}"),
+                ("memory", verdict(place)),
             ]
         )
     )
     out.print()
-    out.print(_ranks(trace))
+    if why:
+        _print_why(out, why)
+    print_lines(out, bar(place, columns=out.width, coloured=is_coloured(out)))
+    out.print()
+    out.print(_ranks(built, trace))
     out.print()
     if edges := trace.edges():
         out.print(_edges(edges))
@@ -105,15 +127,27 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", path: Path | No
         out.print(f"The trace is in {path}; open it at ui.perfetto.dev.")
 
 
-def _ranks(trace: "Trace") -> "Table":
+def _print_why(out: "Console", why: dict[str, Any]) -> None:
+    from headway.report import explain
+
+    for table in (explain.where, explain.faster):
+        out.print(table(why))
+        out.print()
+    out.print(explain.agreement(why), style="dim")
+    out.print()
+
+
+def _ranks(built: "Plan", trace: "Trace") -> "Table":
     """Ranks that are busy alike and hold alike in one row."""
     from headway.cli.show import table
+    from headway.report.makeup import by_rank
     from headway.report.ranges import numbers
     from headway.units import show_bytes, show_seconds
 
+    most = by_rank(trace, built.cluster)
     alike: dict[tuple[str, ...], list[int]] = {}
     for rank, busy in trace.busy().items():
-        peaks = show_bytes(sum(trace.memory.get(rank, {}).values()))
+        peaks = show_bytes(most[rank])
         alike.setdefault((show_seconds(busy), f"{busy / trace.makespan:.1%}", peaks), []).append(rank)
     found = table("ranks", "busy", "of the step", "peak memory", right=("busy", "of the step", "peak memory"))
     for row, ranks in alike.items():

@@ -49,6 +49,7 @@ def train(
     from headway.plan import build
 
     plan = build.from_file(job, overrides)
+    _refuse_what_is_only_predicted(plan)
     words = [f"--set {override}" for override in overrides]
     if profile is not None:
         plan = replace(plan, run=replace(plan.run, profile=profile))
@@ -64,6 +65,14 @@ def train(
         raise PlanError("torchrun starts its workers again itself. Use torchrun --max-restarts N, without this option.")
     else:
         _as_worker(plan, worker, asked, as_json)
+
+
+def _refuse_what_is_only_predicted(plan: "Plan") -> None:
+    if (mode := plan.recompute.mode) != "none":
+        raise PlanError(
+            f"parallel.recompute {mode} is predicted (headway plan, headway simulate), but not trained yet. "
+            f"Train with parallel.recompute none."
+        )
 
 
 def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
@@ -174,13 +183,14 @@ def _prepare(plan: "Plan", asked: str, stack: contextlib.ExitStack, *, again: bo
     from headway import chrome
     from headway.cli import rundir
     from headway.plan import plan as plans
-    from headway.report.memory import fullest, misfit
+    from headway.report.makeup import fullest
+    from headway.report.memory import misfit
     from headway.sim.simulate import simulate
 
     predicted = simulate(plan)
     place = fullest(predicted, plan.cluster)
     if not place.fits:
-        raise JobError(misfit(plan, predicted, place))
+        raise JobError(misfit(plan, place))
     try:
         directory = rundir.make(plan, again=again)
         stack.enter_context(rundir.held(directory))

@@ -1,6 +1,6 @@
 """headway validate: predictions beside what others measured, by source, and one row explained."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ import click
 from headway.errors import PlanError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from rich.table import Table
 
     from headway.advise.inputs import Lacking
     from headway.advise.published import Published
@@ -90,7 +90,7 @@ def _judge(rows: "list[Published]", *, as_json: bool) -> "Found":
 
 
 @contextmanager
-def _progress(total: int, *, as_json: bool) -> "Iterator[Callable[[], object]]":
+def _progress(total: int, *, as_json: bool) -> Iterator[Callable[[], object]]:
     """A bar on stderr while it is entered, where stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -125,16 +125,19 @@ def _print(result: dict[str, Any], *, with_rows: bool) -> None:
 
 def _print_explained(explained: list[dict[str, Any]]) -> None:
     from headway.cli.show import console
+    from headway.report import explain
     from headway.report import validation as report
 
     out = console()
     for each in explained:
         out.print(each["id"], style="bold")
-        tables = [report.facts]
+        tables: list[tuple[Callable[[dict[str, Any]], Table], dict[str, Any]]] = [(report.facts, each)]
         if "lacking" not in each:
-            tables += [report.outline, report.stack, report.parts, report.memory, report.verdict]
-        for table in tables:
-            out.print(table(each))
+            why = each["explain"]
+            tables += [(report.outline, each), (report.stack, each), (explain.where, why), (explain.faster, why)]
+            tables += [(report.memory, each), (report.verdict, each)]
+        for table, document in tables:
+            out.print(table(document))
             out.print()
         if "lacking" in each:
             out.print(f"This row is not predicted: {each['lacking']}.")

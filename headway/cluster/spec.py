@@ -47,6 +47,11 @@ class Device:
         if self.processors < 0 or self.ramp < 0 or self.reserved < 0 or not 0 <= self.fragmented < 1:
             raise PlanError(f"a device has no negative processors, ramp or reserved memory, got {self}.")
 
+    def besides(self, used: int) -> dict[str, Bytes]:
+        """Category → bytes gone beside `used` ones: what the allocator cannot use, and context and libraries."""
+        lost = int(used * self.fragmented / (1 - self.fragmented))
+        return {"allocator": Bytes(lost), "context": self.reserved}
+
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from headway.cluster import presets as clusters
 from headway.cluster.spec import Cluster
@@ -14,6 +14,7 @@ from headway.errors import PlanError, nearest
 from headway.layout import layout
 from headway.model import cut
 from headway.model import spec as models
+from headway.model.recompute import Mode, Recompute
 from headway.model.spec import ModelSpec
 from headway.placement import zero
 from headway.plan import read
@@ -59,7 +60,8 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         )
     microbatches = _num_microbatches(job, parallel)
     rows = compute_rows(parallel, job.train, microbatches, folder)
-    made = split(job, parallel, model, cluster)
+    again = _recompute(parallel.recompute, model)
+    made = split(job, parallel, model, cluster, again)
     bare = Plan(
         name=name,
         model=model,
@@ -80,6 +82,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         checkpoint=job.checkpoint,
         run=job.run,
         sequence_parallel=parallel.sequence_parallel,
+        recompute=again,
     )
     return replace(bare, schedule=_lower(bare.schedule, bare.parts), evaluation=_lower(bare.evaluation, bare.parts))
 
@@ -263,7 +266,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
     later: dict[str, tuple[Any, Any]] = {
         "parallel.offload": (parallel.offload, Offload()),
         "parallel.disk_path": (parallel.disk_path, None),
-        "parallel.recompute": (parallel.recompute, "none"),
     }
     for key, (value, built) in later.items():
         if value != built:
@@ -271,6 +273,26 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
             remedy = "Leave it out" if built is None or isinstance(built, Offload) else f"Leave it at {_yaml(built)}"
             raise PlanError(f"{key}{said} is not built yet. {remedy}.")
     return parallel
+
+
+def _recompute(wanted: str | dict[str, Any], model: ModelSpec) -> Recompute:
+    fields = {"mode": wanted} if isinstance(wanted, str) else dict(wanted)
+    named, layers = fields.pop("mode", None), fields.pop("layers", model.layers)
+    known: tuple[Mode, ...] = get_args(Mode)
+    mode = next((each for each in known if each == named), None)
+    if mode is None or fields:
+        raise PlanError(
+            f"parallel.recompute is {_yaml(wanted)}. Use {', '.join(known)}, or {{mode: full, layers: 8}} for the "
+            f"first 8 layers of each stage."
+        )
+    if layers != model.layers and mode != "full":
+        raise PlanError(f"parallel.recompute.layers is for mode full, but the mode is {mode}. Leave layers out.")
+    if not isinstance(layers, int) or isinstance(layers, bool) or not 1 <= layers <= model.layers:
+        raise PlanError(
+            f"parallel.recompute.layers is {_yaml(layers)}, but should be a whole number from 1 to the model's "
+            f"{model.layers}: the layers of each stage that are computed again."
+        )
+    return Recompute() if mode == "none" else Recompute(mode, layers)
 
 
 def _yaml(value: object) -> str:

@@ -1,7 +1,7 @@
 """Plan: the one frozen document that both players play, its file form and its digest."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +15,7 @@ from headway.errors import PlanError
 from headway.layout import Layout
 from headway.model import cut
 from headway.model.block import Block, blocks
+from headway.model.recompute import Mode, Recompute
 from headway.model.spec import ModelSpec
 from headway.model.unit import Unit, units
 from headway.placement import Placement, State, zero
@@ -39,8 +40,8 @@ class Plan:
 
     `stages`: for each stage the names of its blocks, in order, and `split` who cut the model so. `schedule` has all
     passes applied; `evaluation` is forward-only. `num_microbatches` is per data rank and step. `sequence_parallel`: the
-    tensor ranks cut the sequence where they do not cut the layers. `placement` holds for units of at least
-    `whole_below` bytes of parameters (see `placed`); `prefetch` as in Program.
+    tensor ranks cut the sequence where they do not cut the layers. `recompute`: what backwards compute again.
+    `placement` holds for units of at least `whole_below` bytes of parameters (see `placed`); `prefetch` as in Program.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Plan:
     checkpoint: Checkpoint
     run: Run
     sequence_parallel: bool = False
+    recompute: Recompute = field(default_factory=Recompute)
 
     def __post_init__(self) -> None:
         """Refuse a file whose parts do not belong together; `build` makes only plans that do."""
@@ -106,6 +108,10 @@ class Plan:
         """For each stage its blocks."""
         named = {block.name: block for block in blocks(self.model)}
         return tuple(tuple(named[name] for name in stage) for stage in self.stages)
+
+    def again(self, block: Block) -> Mode:
+        """What the backward of a block computes again."""
+        return self.recompute.mode if block.name in self._recomputed else "none"
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -187,6 +193,12 @@ class Plan:
         """Elements of a unit's whole flat buffer, padded so that its ranks have equal parts, where anything is cut."""
         count = self.num_sharing(unit)
         return unit.part(count) * count if self.placed(unit).cuts else unit.numel
+
+    @cached_property
+    def _recomputed(self) -> frozenset[str]:
+        """Names of the layers whose backward computes something again."""
+        layers = [[block.name for block in stage if block.kind == "layer"] for stage in self.blocks]
+        return frozenset(name for stage in layers for name in stage[: self.recompute.layers])
 
     @cached_property
     def _named(self) -> dict[str, Unit]:

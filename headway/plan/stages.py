@@ -4,16 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.cluster.spec import Cluster
+from headway.cluster.spec import Cluster, Device
 from headway.errors import PlanError
-from headway.model import pipeline_layout
-from headway.model.block import blocks
+from headway.model import pipeline_layout, recompute
+from headway.model.block import Block, blocks
 from headway.model.cost import cost
+from headway.model.pieces import Pieces
+from headway.model.recompute import Recompute
 from headway.model.sizes import Sizes
 from headway.model.spec import ModelSpec
 from headway.model.split import balanced, by_layers
 from headway.plan.job import Data, Job, Parallel, Train
 from headway.plan.price import price
+from headway.stack.spec import HEADWAY
+from headway.units import Seconds
 
 BALANCED = "balanced"
 SplitName = Literal["balanced", "by hand"]
@@ -28,12 +32,12 @@ class Split:
     stages: tuple[tuple[str, ...], ...]
 
 
-def split(job: Job, parallel: Parallel, model: ModelSpec, cluster: Cluster) -> Split:
+def split(job: Job, parallel: Parallel, model: ModelSpec, cluster: Cluster, again: Recompute) -> Split:
     """The stages of a job. Raises PlanError where a split by hand does not fit the model or the stages."""
     each = blocks(model)
     name: SplitName = "balanced" if parallel.split == BALANCED else "by hand"
     if name == "balanced":
-        runs = balanced(_costs(job, parallel, model, cluster), parallel.pipeline * parallel.chunks)
+        runs = balanced(_costs(job, parallel, model, cluster, again), parallel.pipeline * parallel.chunks)
     else:
         runs = by_layers(_by_hand(parallel, model))
     return Split(name, tuple(tuple(each[i].name for i in run) for run in runs))
@@ -54,15 +58,26 @@ def sizes(train: Train, data: Data, *, tensor: int, sequence_parallel: bool) -> 
     return Sizes(train.microbatch, data.sequence_length, train.precision, tensor, sequence_parallel, smoothed)
 
 
-def _costs(job: Job, parallel: Parallel, model: ModelSpec, cluster: Cluster) -> list[int]:
-    """Picoseconds of each block going forward on one micro-batch; backward takes twice as long for all alike."""
+def _costs(job: Job, parallel: Parallel, model: ModelSpec, cluster: Cluster, again: Recompute) -> list[int]:
+    """Picoseconds of each block going forward on one micro-batch; backward takes twice as long for all alike.
+
+    Of a layer that is computed again, a third of that more. Where only some of a stage's layers are, all count as much
+    as those on average, since which they are hangs on the cut.
+    """
     train, device = job.train, cluster.device
     each = sizes(train, job.data, tensor=parallel.tensor, sequence_parallel=parallel.sequence_parallel)
+    share = min(1.0, again.layers * parallel.pipeline * parallel.chunks / model.layers)
     found = []
     for block in blocks(model):
         one = price(device, cost(model, block, each).forward, train.precision)
-        found.append(round(one.seconds * _PICOSECONDS))
+        more = share * _again(model, block, each, again, train, device) / 3 if block.kind == "layer" else 0.0
+        found.append(round((one.seconds + more) * _PICOSECONDS))
     return found
+
+
+def _again(model: ModelSpec, block: Block, each: Sizes, again: Recompute, train: Train, device: Device) -> Seconds:
+    made = recompute.again(again.mode, Pieces(model, each, HEADWAY), cost(model, block, each))
+    return price(device, made.effort, train.precision).seconds
 
 
 def _by_hand(parallel: Parallel, model: ModelSpec) -> tuple[int, ...]:

@@ -4,19 +4,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from headway.model import exchange
+from headway.model import exchange, recompute
+from headway.model.block import Block
 from headway.model.cost import cost
+from headway.model.cut import vocabulary
 from headway.model.exchange import Call
-from headway.model.pieces import Cost, Effort, Product, total
+from headway.model.pieces import Cost, Effort, Pieces, Product, effort, total
+from headway.model.recompute import Again
 from headway.model.sizes import Sizes
 from headway.model.unit import Unit
 from headway.plan import stages
-from headway.plan.dtypes import dtypes
+from headway.plan.dtypes import Dtypes, dtypes
 from headway.plan.plan import Plan
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import UPDATE, Operation
 from headway.schedule.program import Program
-from headway.units import Bytes, Flops
+from headway.stack.spec import HEADWAY
+from headway.units import Bytes, Dtype, Flops
 
 TOTALS = 4  # numbers in the packed all-reduce of a STEP: squared norm, loss sum, stop flag, tokens
 TOTAL_BYTES = Bytes(8 * TOTALS)
@@ -28,10 +32,11 @@ _NO_FLOPS, _NO_BYTES = Flops(0), Bytes(0)
 class Work:
     """What an operation does.
 
-    `flops` as papers count them; `products`, `attention`, `traffic` and `kernels` are those of an Effort.
+    `flops` as papers count them; `products`, `attention`, `traffic` and `kernels` are those of an Effort. `again`: what
+    a backward computes again before that, of which `flops` counts nothing.
     `edge` as in Span; `group` the ranks that take part in its collectives, `calls` those, one after another; `bytes`
     the size of the message, or of the collectives' buffers together.
-    `takes` is allocated when it starts, `gives` freed when it ends: category → bytes.
+    `takes` is allocated when it starts, `gives` freed when it ends, `within` both: category → bytes.
     """
 
     flops: Flops = _NO_FLOPS
@@ -40,12 +45,14 @@ class Work:
     traffic: Bytes = _NO_BYTES
     kernels: int = 0
     backward: bool = False
+    again: Effort = field(default_factory=Effort)
     edge: str = ""
     group: tuple[int, ...] = ()
     bytes: Bytes = _NO_BYTES
     calls: tuple[Call, ...] = ()
     takes: dict[str, Bytes] = field(default_factory=dict)
     gives: dict[str, Bytes] = field(default_factory=dict)
+    within: dict[str, Bytes] = field(default_factory=dict)
 
 
 def work(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
@@ -91,8 +98,8 @@ def sequence_cuts(plan: Plan) -> int:
 
 
 def unit_cost(plan: Plan, unit: Unit) -> Cost:
-    """Cost of a unit going forward on one micro-batch, on one of its tensor ranks."""
-    return total(cost(plan.model, block, _sizes(plan)) for block in unit.blocks)
+    """Cost of a unit on one micro-batch, on one of its tensor ranks, in training."""
+    return total(_cost(plan, block) for block in unit.blocks)
 
 
 def model_flops_per_token(plan: Plan) -> float:
@@ -112,7 +119,7 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
     if not program.trains:
         sizes, model = replace(sizes, smoothed=False), model.without_dropout
     done = total(cost(model, block, sizes) for block in members)
-    takes = {"activations": done.saved} if program.trains else {}
+    takes = {"activations": total(_cost(plan, block) for block in members).saved} if program.trains else {}
     gives: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_F), _has(program, action, Kind.SEND_F)
     if not _passes_on(plan, action, received=received, sent=sent):
@@ -121,7 +128,7 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[:1]) else {}
     calls = [call for block in members for call in exchange.forward(model, block, sizes)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
-    return _computing(both, done.flops, done.forward, takes, gives)
+    return replace(_computing(both, done.flops, done.forward, takes, gives), within=_within(plan, members))
 
 
 def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
@@ -129,7 +136,7 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     names, sizes = program.parts_of(action).computed, _sizes(plan)
     units = _units(plan, operation)
     members = [block for unit in units for block in unit.blocks]
-    done = total(cost(plan.model, block, sizes) for block in members)
+    done = total(_cost(plan, block) for block in members)
     gives = {"activations": done.saved}
     takes: dict[str, Bytes] = {}
     received, sent = _has(program, action, Kind.RECV_B), _has(program, action, Kind.SEND_B)
@@ -140,12 +147,18 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     begun = [each.name for each in program.parts_of(action).shared if each.cut_grads and each.users[-1] == part]
     if unreduced := sum(_whole_gradients(plan, plan.unit(name)) for name in begun):
         takes |= {"unreduced": Bytes(unreduced)}
-    calls = [call for block in members for call in exchange.backward(plan.model, block, sizes)]
+    again = [block for block in members if plan.again(block) == "full"]
+    calls = [call for block in again for call in exchange.forward(plan.model, block, sizes)]
+    calls += [call for block in members for call in exchange.backward(plan.model, block, sizes)]
     if plan.sequence_parallel:
         last = program.schedule.final.get(_stage(action)) == action
         calls += [call for u in units if last or plan.placed(u).grads.cut for call in _gradients_in_parts(plan, u)]
     both = _collectives(plan.layout.group(rank, "tensor"), calls)
-    return replace(_computing(both, Flops(2 * done.flops), done.backward, takes, gives), backward=True)
+    computed = _computing(both, Flops(2 * done.flops), done.backward, takes, gives)
+    agains = [_again(plan, block) for block in members]
+    held = max((each.held for each in agains), default=0)  # of one layer at a time
+    within = _within(plan, members) | ({"recomputed": Bytes(held)} if held else {})
+    return replace(computed, backward=True, again=effort(each.effort for each in agains), within=within)
 
 
 def _computing(exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, Bytes], gives: dict[str, Bytes]) -> Work:
@@ -159,6 +172,27 @@ def _computing(exchanged: Work, flops: Flops, effort: Effort, takes: dict[str, B
         takes=takes,
         gives=gives,
     )
+
+
+def _cost(plan: Plan, block: Block) -> Cost:
+    """Cost of a block in training, where what its backward computes again is not kept."""
+    return replace(cost(plan.model, block, _sizes(plan)), saved=_again(plan, block).saved)
+
+
+def _again(plan: Plan, block: Block) -> Again:
+    """What the backward of a block computes again."""
+    sizes = _sizes(plan)
+    pieces = Pieces(plan.model, sizes, HEADWAY)
+    return recompute.again(plan.again(block), pieces, cost(plan.model, block, sizes))
+
+
+def _within(plan: Plan, members: Iterable[Block]) -> dict[str, Bytes]:
+    """What an operation holds only while it computes: logits beside what is kept of the loss, or their gradients."""
+    if not any(block.kind == "head" for block in members):
+        return {}
+    sizes = _sizes(plan)
+    each = (HEADWAY.loss_peak - HEADWAY.loss_saves) * sizes.dtype.wide.bytes // Dtype.FLOAT32.bytes
+    return {"logits": Bytes(sizes.tokens * vocabulary(plan.model, sizes.tensor) * each)}
 
 
 def _units(plan: Plan, operation: Operation) -> list[Unit]:
@@ -221,12 +255,8 @@ def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
     owned = [plan.own(rank, unit) for unit in held]
     types = dtypes(plan.train)
     if part == UPDATE:
-        # AdamW reads weight, gradient and both moments, and writes all but the gradient; a master is then rounded
-        updated = types.master or types.params
-        moved = 2 * updated.bytes + types.grads.bytes + 4 * types.moments.bytes
-        rounded = updated.bytes + types.params.bytes if types.master else 0
         numel = sum(own.stop - own.start for own in owned)
-        return Work(traffic=Bytes(numel * (moved + rounded)), kernels=(3 if types.master else 2) * len(held))
+        return Work(traffic=Bytes(numel * update_bytes(types)), kernels=(3 if types.master else 2) * len(held))
     # each of the ranks that share a unit squares its share of the gradients
     squared = sum(min(unit.part(plan.num_sharing(unit)), unit.numel) for unit in held)
     every = _collectives(tuple(range(plan.layout.world)), [Call("all_reduce", TOTAL_BYTES)])
@@ -234,6 +264,16 @@ def _step(plan: Plan, program: Program, rank: int, part: str) -> Work:
     buffers = sum(each.takes.get("reductions", 0) for each in works if "reductions" not in each.gives)
     gives = {"reductions": Bytes(buffers)} if buffers else {}
     return replace(every, traffic=Bytes(squared * types.grads.bytes), kernels=len(held), gives=gives)
+
+
+def update_bytes(types: Dtypes) -> int:
+    """Traffic of updating a parameter: AdamW reads weight, gradient and both moments, and writes all but the gradient.
+
+    A master weight is then rounded to the parameter.
+    """
+    updated = types.master or types.params
+    moved = 2 * updated.bytes + types.grads.bytes + 4 * types.moments.bytes
+    return moved + (updated.bytes + types.params.bytes if types.master else 0)
 
 
 def _collectives(ranks: tuple[int, ...], calls: list[Call]) -> Work:

@@ -1,17 +1,15 @@
-"""Memory of a trace against a cluster's: ranks with equal peaks as one row, the fullest place, what would help."""
+"""Memory of a trace in words: ranks with equal peaks as one row, the recipe of states, what would help a misfit."""
 
 from dataclasses import dataclass
 
-from headway.cluster.spec import Cluster
 from headway.layout import Axis
 from headway.placement import zero
 from headway.plan import memory
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
+from headway.report.makeup import BESIDES, STATES, Place
 from headway.trace import Trace
 from headway.units import Bytes, show_bytes
-
-STATES = ("parameters", "gradients", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,40 +25,12 @@ class Held:
         return Bytes(sum(self.peaks.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The memory of one device, or of one node whose ranks share it: what is `used` of `room`."""
-
-    name: str
-    used: Bytes
-    room: Bytes
-
-    @property
-    def fits(self) -> bool:
-        """Whether there is room for all of it."""
-        return self.used <= self.room
-
-
 def collapse(trace: Trace) -> tuple[Held, ...]:
     """Ranks with equal peaks together, in the order of their first rank."""
     found: dict[tuple[tuple[str, Bytes], ...], list[int]] = {}
     for rank, peaks in sorted(trace.memory.items()):
         found.setdefault(tuple(sorted(peaks.items())), []).append(rank)
     return tuple(Held(tuple(ranks), trace.memory[ranks[0]]) for ranks in found.values())
-
-
-def fullest(trace: Trace, cluster: Cluster) -> Place:
-    """The place with the most in it. Where ranks share cores they share the node's memory too."""
-    totals = {rank: sum(peaks.values()) for rank, peaks in trace.memory.items()}
-    if not cluster.shared_cores:
-        rank = max(totals, key=lambda rank: totals[rank])
-        return Place(f"rank {rank}", Bytes(totals[rank]), cluster.device.memory)
-    nodes: dict[int, int] = {}
-    for rank, total in totals.items():
-        nodes[cluster.node(rank)] = nodes.get(cluster.node(rank), 0) + total
-    node = max(nodes, key=lambda node: nodes[node])
-    sharing = sum(cluster.node(rank) == node for rank in totals)
-    return Place(f"node {node} ({sharing} ranks together)", Bytes(nodes[node]), cluster.device.memory)
 
 
 def recipe(plan: Plan) -> str:
@@ -72,16 +42,16 @@ def recipe(plan: Plan) -> str:
     return f"Bytes a parameter in {types.params}: {memory.recipe(types)} (AdamW: {kept}{grads}{reduced})."
 
 
-def misfit(plan: Plan, trace: Trace, place: Place) -> str:
+def misfit(plan: Plan, place: Place) -> str:
     """By how much a plan does not fit and what would help."""
-    worst = max(trace.memory.values(), key=lambda peaks: sum(peaks.values()))
-    state = sum(size for kind, size in worst.items() if kind in STATES)
-    rest = sum(worst.values()) - state
-    each = " a rank" if plan.cluster.shared_cores else ""
+    state = sum(size for kind, size in place.parts.items() if kind in STATES)
+    besides = sum(size for kind, size in place.parts.items() if kind in BESIDES)
+    rest = place.used - state - besides
+    lost = f", {show_bytes(besides)} beside them" if besides else ""
     return (
         f"the plan does not fit: {place.name} needs {show_bytes(place.used)} of {show_bytes(place.room)}, "
-        f"{show_bytes(place.used - place.room)} too much ({show_bytes(state)} of parameters, gradients and optimizer "
-        f"state, {show_bytes(rest)} of activations and messages{each}). "
+        f"{show_bytes(-place.margin)} too much ({show_bytes(state)} of parameters, gradients and optimizer "
+        f"state, {show_bytes(rest)} of activations and buffers{lost}{place.moment}). "
         f"What would help: {'; '.join(_remedies(plan, too_many_activations=rest > state))}."
     )
 

@@ -20,6 +20,28 @@ FAINT = "dim"
 MEMORY = "#6d28d9"
 
 
+# states in cold colours, what a step holds in warm ones, what the device loses in grey; neighbours differ in lightness
+_CATEGORIES = {
+    "parameters": "1d4ed8",
+    "gradients": "38bdf8",
+    "optimizer": "0f766e",
+    "activations": "f59e0b",
+    "recomputed": "fde68a",
+    "logits": "dc2626",
+    "messages": "c084fc",
+    "gathered": "6d28d9",
+    "unreduced": "ec4899",
+    "reductions": "9d174d",
+    "allocator": "a8a29e",
+    "context": "57534e",
+}
+
+
+def category(name: str) -> str:
+    """The colour of a category of memory."""
+    return f"#{_CATEGORIES.get(name, _STONE)}"
+
+
 def style(action: Action, chunk: int = 0, chunks: int = 1) -> str:
     """Rich's style of a block: `#ink on #background`."""
     depth = chunk / (chunks - 1) if chunks > 1 else 0.0

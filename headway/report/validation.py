@@ -27,7 +27,7 @@ def lines(document: Document) -> list[tuple[str, Document]]:
 def accuracy(document: Document) -> "Table":
     """Errors of time and memory by source; sources of which nothing was predicted are left to `skipped`."""
     columns = ("rows", "error", "median", "bias", "memory", "rank")
-    found = _table("time and memory", *columns)
+    found = table("time and memory", *columns)
     for name, each in lines(document):
         if each["time_rows"] or each["memory_rows"]:
             found.add_row(
@@ -44,7 +44,7 @@ def accuracy(document: Document) -> "Table":
 
 def worst(document: Document) -> "Table":
     """The row of each source whose time is predicted worst."""
-    found = _table("worst row", "error of time", "of memory", left=("worst row",))
+    found = table("worst row", "error of time", "of memory", left=("worst row",))
     for each in document["sources"].values():
         time, memory = each["time_worst"], each["memory_worst"]
         if time:
@@ -56,7 +56,7 @@ def worst(document: Document) -> "Table":
 
 def kinds(document: Document) -> "Table":
     """Errors of memory by what was measured."""
-    found = _table("memory measured as", "rows", "error", "bias")
+    found = table("memory measured as", "rows", "error", "bias")
     for name, each in document["sources"].items():
         for kind, errors in each["memory_by_kind"].items():
             bias = percent(errors["memory_bias"], signed=True)
@@ -66,7 +66,7 @@ def kinds(document: Document) -> "Table":
 
 def sweeps(document: Document) -> "Table":
     """How layouts of one job are ranked: sweeps have equal source, model, sequence, devices and batch."""
-    found = _table("sweeps", "rows", "rank", "picks within 5 %", "loss", "worst")
+    found = table("sweeps", "rows", "rank", "picks within 5 %", "loss", "worst")
     for name, each in lines(document):
         if each["sweeps"]:
             found.add_row(
@@ -82,7 +82,7 @@ def sweeps(document: Document) -> "Table":
 
 def fits(document: Document) -> "Table":
     """Rows that ran and rows that did not, and how many of them were predicted not to fit."""
-    found = _table("predicted not to fit", "did not run", "of them", "ran", "of them")
+    found = table("predicted not to fit", "did not run", "of them", "ran", "of them")
     for name, each in [*document["sources"].items(), ("all", document["fits"])]:
         if each["ran"] or each["did_not_run"]:
             found.add_row(
@@ -97,7 +97,7 @@ def fits(document: Document) -> "Table":
 
 def skipped(document: Document) -> "Table":
     """Why rows were not predicted, and how many for each reason."""
-    found = _table("skipped, because of", "rows", left=("skipped, because of",))
+    found = table("skipped, because of", "rows", left=("skipped, because of",))
     for reason, count in document["skipped"].items():
         found.add_row(reason, str(count))
     return found
@@ -105,7 +105,7 @@ def skipped(document: Document) -> "Table":
 
 def rows(document: Document) -> "Table":
     """Every row that was predicted."""
-    found = _table("row", "predicted", "published", "error", "memory", "published", "fits", left=("row",))
+    found = table("row", "predicted", "published", "error", "memory", "published", "fits", left=("row",))
     for each in document["rows"]:
         found.add_row(
             each["id"],
@@ -143,24 +143,15 @@ def outline(explained: Document) -> "Table":
 
 def stack(explained: Document) -> "Table":
     """What is known of the software that ran it, each entry with its reason."""
-    found = _table(f"stack {explained['stack']}", "is", "why", left=("is", "why"))
+    found = table(f"stack {explained['stack']}", "is", "why", left=("is", "why"))
     for name, entry in explained["stack_entries"].items():
         found.add_row(name, _text(entry["is"]), entry["why"])
     return found
 
 
-def parts(explained: Document) -> "Table":
-    """Where the predicted step goes."""
-    found = _table("predicted step", "seconds", "share")
-    whole = explained["predicted_s"]
-    for name, seconds in {**explained["parts"], "all": whole}.items():
-        found.add_row(name, show_seconds(seconds), percent(seconds / whole if whole else None))
-    return found
-
-
 def memory(explained: Document) -> "Table":
     """What lies in the fullest rank's memory at its peak."""
-    found = _table(f"predicted memory of pipeline rank {explained['worst_rank']}", "bytes", "of the device")
+    found = table(f"predicted memory of pipeline rank {explained['worst_rank']}", "bytes", "of the device")
     peak, room = sum(explained["memory"].values()), explained["room"]
     for name, size in {**explained["memory"], "all": peak, "the device has": room}.items():
         found.add_row(name, show_bytes(size), percent(size / room))
@@ -169,7 +160,7 @@ def memory(explained: Document) -> "Table":
 
 def verdict(explained: Document) -> "Table":
     """Predicted beside published."""
-    found = _table("", "predicted", "published", "error")
+    found = table("", "predicted", "published", "error")
     time, size, unit = explained["published_s"], explained["published_gb"], explained["unit"]
     error = percent(explained["time_error"], signed=True)
     found.add_row("step time", show_seconds(explained["predicted_s"]), show_seconds(time) if time else NONE, error)
@@ -203,7 +194,7 @@ def _text(value: object) -> str:
 
 
 def _pairs(title: str, values: Iterable[tuple[str, str]]) -> "Table":
-    found = _table(title, "", left=("",))
+    found = table(title, "", left=("",))
     for name, value in values:
         found.add_row(name, value)
     return found
@@ -213,7 +204,7 @@ def _plural(count: int) -> str:
     return "row" if count == 1 else "rows"
 
 
-def _table(first: str, *columns: str, left: tuple[str, ...] = ()) -> "Table":
+def table(first: str, *columns: str, left: tuple[str, ...] = ()) -> "Table":
     """Names in a first column, numbers in the others; those in `left` hold texts, which may be folded."""
     from rich import box
     from rich.table import Table

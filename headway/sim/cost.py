@@ -16,7 +16,8 @@ ROUNDS: Mapping[Collective, int] = {"all_reduce": 2, "all_gather": 1, "reduce_sc
 def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:
     """How long `work` takes once it starts: computing, then communicating. No contention."""
     effort = Effort(work.products, work.attention, work.traffic, work.kernels)
-    computing = price(cluster.device, effort, dtype, backward=work.backward).seconds
+    both = (price(cluster.device, work.again, dtype), price(cluster.device, effort, dtype, backward=work.backward))
+    computing = Seconds(sum(each.seconds for each in both))
     if not work.edge:
         return computing
     if "→" in work.edge:

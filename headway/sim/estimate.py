@@ -15,8 +15,8 @@ from headway.units import Bytes, Dtype, Seconds
 class Estimate:
     """A predicted step.
 
-    `parts`: seconds of the busiest pipeline rank by what they are for, which add up to `seconds`. `memory`: category →
-    bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has.
+    `parts`: seconds of the `busiest` pipeline rank by what they are for, which add up to `seconds`. `memory`:
+    category → bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has.
     """
 
     seconds: Seconds
@@ -24,6 +24,7 @@ class Estimate:
     memory: dict[str, Bytes]
     worst_rank: int
     room: Bytes
+    busiest: int = 0
 
     @property
     def peak(self) -> Bytes:
@@ -52,7 +53,7 @@ def estimate(outline: Outline, *, whole: bool = False) -> Estimate:
     memory = [footprint.memory(outline, each, played.held, rank) for rank in range(outline.pipeline)]
     worst = max(range(outline.pipeline), key=lambda rank: sum(memory[rank].values()))
     seconds = Seconds(played.makespan + synced + updated)
-    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.memory)
+    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.memory, rank)
 
 
 def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:
@@ -68,6 +69,9 @@ def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:
 def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
     """What of the sums over data and context ranks is not behind the last backward, and the shared embedding's sum."""
     stack, numel = outline.stack, each.numel[rank]
+    tied = outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}
+    if tied and stack.sums_tied_once:
+        numel -= each.embedding
     last = each.backward[outline.stages_of(rank)[0]].seconds
     found = 0.0
     if outline.zero < 3:
@@ -77,15 +81,30 @@ def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
         if "gradients" in stack.overlaps:
             found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers // outline.pipeline))
         if outline.zero:
-            found += stages.exchange(over, "all_gather", numel * _PARAMETER)
+            found += _parameters(outline, each, rank)
+    elif stack.gathers_embedding and rank == 0:
+        # its gradients come last, and are reduced with nothing left to compute
+        found = stages.exchange(outline.sharing(), "reduce_scatter", each.embedding * stack.reduced.bytes)
     elif outline.zero_ranks and outline.zero_ranks < outline.data * outline.context:
         # the copies of each part are summed behind the last backward
         over = outline.copies()
         found = stages.exchange(over, "all_reduce", numel // outline.zero_ranks * stack.reduced.bytes)
         found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers))
-    if outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}:
-        found += stages.exchange(outline.ends(), "all_reduce", each.embedding * stack.reduced.bytes)
+    if tied:
+        over = outline.both_ends() if stack.sums_tied_once else outline.ends()
+        found += stages.exchange(over, "all_reduce", each.embedding * stack.reduced.bytes)
     return Seconds(found)
+
+
+def _parameters(outline: Outline, each: Stages, rank: int) -> float:
+    """What the gathers of updated parameters take; behind the first forward only its first unit is waited for."""
+    size, over = outline.dtype.bytes, outline.sharing()
+    taken = stages.exchange(over, "all_gather", each.numel[rank] * size)
+    if "parameters" not in outline.stack.overlaps:
+        return taken
+    hidden = sum(way.seconds for way in each.forward[: rank + 1])  # a later rank waits for its input anyway
+    first = stages.exchange(over, "all_gather", (each.layer if rank else each.embedding) * size)
+    return max(taken - hidden, 0.0 if rank else first)
 
 
 _OVERLAPPED = 0.8  # of a backward during which gradients are ready to go: those of its first units wait for no other
@@ -97,6 +116,7 @@ def _update(outline: Outline, numel: int) -> Seconds:
     stack, device = outline.stack, outline.cluster.device
     own = numel // outline.cuts("optimizer")
     held = own if outline.zero == 3 else numel
-    traffic = own * stack.optimizer_bytes + held * (stack.grads.bytes + _PARAMETER)
+    summed = -(-numel // (outline.data * outline.context)) * stack.grads.bytes
+    traffic = own * stack.optimizer_bytes + (summed if stack.norms_own else held * (stack.grads.bytes + _PARAMETER))
     kernels = 8 * outline.model.layers // outline.pipeline
     return price(device, Effort(traffic=Bytes(traffic), kernels=kernels), Dtype.FLOAT32).seconds

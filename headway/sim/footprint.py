@@ -37,7 +37,5 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
         # two layers, or the embedding, whole; and a layer's gradients whole
         whole = max(2 * each.layer, each.embedding)
         found["gathered"] = whole * _PARAMETER + each.layer * stack.reduced.bytes
-    device = outline.cluster.device
-    found["allocator"] = int(sum(found.values()) * device.fragmented / (1 - device.fragmented))
-    found["context"] = device.reserved
+    found |= outline.cluster.device.besides(sum(found.values()))
     return {kind: Bytes(int(size)) for kind, size in found.items() if size}

@@ -14,11 +14,12 @@ def over_time(works: Sequence[Work], number: Column, ranks: Column, starts: Time
 
     At one instant, what ends gives back before what starts takes: what is taken and given back at once is not seen.
     """
-    names = tuple(dict.fromkeys(kind for each in works for kind in (*each.gives, *each.takes)))
+    gives, takes = [each.gives | each.within for each in works], [each.takes | each.within for each in works]
+    names = tuple(dict.fromkeys(kind for each in (*gives, *takes) for kind in each))
     found = [(number[:0], starts[:0], number[:0], number[:0], number[:0])]  # rank, time, taking, category, bytes
     for category, name in enumerate(names):
-        for taking, times in ((0, ends), (1, starts)):
-            sizes = np.array([(each.takes if taking else each.gives).get(name, -1) for each in works])[number]
+        for taking, each, times in ((0, gives, ends), (1, takes, starts)):
+            sizes = np.array([work.get(name, -1) for work in each])[number]
             spans = np.flatnonzero(sizes >= 0)
             alike = np.ones_like(spans)
             size = sizes[spans] if taking else -sizes[spans]

@@ -23,6 +23,7 @@ class Outline:
     cut each sequence, attention included. `products`: the type of matrix products (float8 with everything else in
     bfloat16). `attention`: the kernel. `zero`: stage of ZeRO over `zero_ranks` of the data × context ranks (0: all of
     them). `recompute`: what the backward computes again; of a "fraction" the share `recomputed` of the layers.
+    `layers` of each stage, where they are known (none: as the stack splits). `smoothed`: labels of the loss.
     """
 
     model: ModelSpec
@@ -44,6 +45,8 @@ class Outline:
     attention: AttentionKernel = "flash"
     recompute: Recompute = "none"
     recomputed: float = 1.0
+    layers: tuple[int, ...] = ()
+    smoothed: bool = False
 
     @property
     def world(self) -> int:
@@ -69,6 +72,7 @@ class Outline:
             self.dtype,
             self.tensor,
             self.sequence_parallel and self.tensor > 1,
+            self.smoothed,
             context=self.context,
             narrow=self.products is Dtype.FLOAT8,
             attention=self.attention,
@@ -119,6 +123,12 @@ class Outline:
     def ends(self) -> Ring:
         """The first and the last pipeline rank."""
         return self.inside(2, stride=self.world // self.pipeline)
+
+    def both_ends(self) -> Ring:
+        """The ranks that hold a tied embedding: those of the first and of the last pipeline rank."""
+        copies, per_node = self.data * self.context, self.cluster.devices_per_node
+        near = copies if self.world > per_node else 2 * copies
+        return spread(self.cluster, 2 * copies, max(1, min(per_node // self.tensor, near)))
 
     def message_seconds(self) -> Seconds:
         """How long activations take from one pipeline rank to the next.

@@ -29,8 +29,8 @@ class Played:
     held: tuple[int, ...]
 
 
-def play(outline: Outline, each: Stages, *, whole: bool = False) -> Played:
-    """The passes of all micro-batches.
+def play(outline: Outline, each: Stages, *, whole: bool = False, message: Seconds | None = None) -> Played:
+    """The passes of all micro-batches; `message`: seconds of each, where it is not the outline's.
 
     A schedule of many micro-batches repeats itself once its pipeline is full: it is played with two lengths, and each
     further micro-batch takes what the longer took more.
@@ -42,22 +42,23 @@ def play(outline: Outline, each: Stages, *, whole: bool = False) -> Played:
     )
     if p == 1 and outline.chunks == 1:
         return Played(Seconds(busy[0]), busy, (each.saved[0],))
+    sent = outline.message_seconds() if message is None else message
     step = p  # messages and uneven stages may make a period of several micro-batches
     short = _PERIODS * p + m % step
     if whole or m <= short + step:
-        makespan, held = _played(outline, each, m)
+        makespan, held = _played(outline, each, m, sent)
         return Played(Seconds(makespan), busy, held)
-    (one, fewer), (two, held) = _played(outline, each, short), _played(outline, each, short + step)
+    (one, fewer), (two, held) = _played(outline, each, short, sent), _played(outline, each, short + step, sent)
     more = (m - short - step) // step
     grown = tuple(h + more * (h - f) for f, h in zip(fewer, held, strict=True))
     return Played(Seconds(two + more * (two - one)), busy, grown)
 
 
-def _played(outline: Outline, each: Stages, microbatches: int) -> tuple[float, tuple[int, ...]]:
+def _played(outline: Outline, each: Stages, microbatches: int, sent: Seconds) -> tuple[float, tuple[int, ...]]:
     rows = _rows(outline.schedule, outline.pipeline, microbatches, outline.chunks)
     there, back = ([way.seconds for way in ways] for ways in (each.forward, each.backward))
     inputs = [seconds - weights for seconds, weights in zip(back, each.weights, strict=True)]
-    taken = [*there, *back, *inputs, *each.weights, outline.message_seconds()]
+    taken = [*there, *back, *inputs, *each.weights, sent]
     seconds = np.array(taken)[rows.kinds].tolist()
     ends = [0.0] * len(seconds)
     for event, before in rows.steps:

@@ -47,8 +47,10 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     done = [each for of_copy in works for each in of_copy]
     held = holding.over_time(done, number, ranks, np.tile(_taken(graph, starts, ends), again), times[1])
     peaks: dict[int, dict[str, Bytes]] = {rank: states(plan, rank) for rank in np.unique(ranks).tolist()}
+    passing = {kind for each in done for kind in each.within}  # no trainer keeps account of these
     for rank, kind, size in held.peaks():
-        peaks[rank][kind] = size
+        if kind not in passing:
+            peaks[rank][kind] = size
     return Trace("predicted", _spans(graph, again, ranks, done, number, times), peaks, held)
 
 

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from headway.cluster.spec import Ring
 from headway.model import exchange as exchanges
+from headway.model import recompute
 from headway.model.block import Block, Kind, blocks
 from headway.model.cost import of_kind
 from headway.model.cut import num_held, vocabulary
@@ -109,6 +110,8 @@ def exchange(over: Ring, kind: Collective, size: int) -> float:
 def _layers(outline: Outline, blocks: Sequence[_Block]) -> tuple[int, ...]:
     """Layers of each stage; `blocks` are the embedding, a layer and the head."""
     count, parts = outline.model.layers, outline.pipeline * outline.chunks
+    if outline.layers:
+        return outline.layers
     if parts == 1:
         return (count,)
     match outline.stack.splits:
@@ -138,11 +141,17 @@ def _running(count: int, parts: int, *, layer: int, head: int) -> tuple[int, ...
     return tuple(found)
 
 
+def cost_of(outline: Outline, kind: Kind) -> Cost:
+    """Cost of a block of that kind."""
+    numel = num_held(_one(outline.model, kind).parameters, outline.tensor)
+    return of_kind(kind, numel, Pieces(outline.model, outline.sizes, outline.stack))
+
+
 def _block(outline: Outline, kind: Kind) -> _Block:
     one = _one(outline.model, kind)
     numel = num_held(one.parameters, outline.tensor)
     pieces = Pieces(outline.model, outline.sizes, outline.stack)
-    cost = of_kind(kind, numel, pieces)
+    cost = cost_of(outline, kind)
     there, back = _priced(outline, cost.forward), _priced(outline, cost.backward, backward=True)
     calls = exchanges.forward(outline.model, one, outline.sizes), exchanges.backward(outline.model, one, outline.sizes)
     forward = {**_times(there), "tensor exchange": _tensor(outline, there, calls[0])}
@@ -162,6 +171,10 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     )
     if kind == "layer" and outline.zero == 3:
         _gathers(outline, numel, forward, backward)
+    if kind == "embedding" and outline.zero == 3 and outline.stack.gathers_embedding:
+        tied = outline.model.vocabulary * outline.model.hidden // outline.tensor if outline.model.tied else 0
+        whole = numel + (tied if outline.pipeline == 1 else 0)
+        forward["gathers"] = exchange(outline.sharing(), "all_gather", whole * outline.dtype.bytes)
     weight = sum(p.n * p.k for p in cost.forward.products if p.batch == 1)
     second = tuple(product.backward[1] for product in cost.forward.products if product.batch == 1)
     weights = min(_priced(outline, Effort(second)).products, sum(backward.values()))
@@ -207,7 +220,7 @@ def _recompute(
     """Seconds that a layer's backward computes again, and bytes that it keeps all the same."""
     spec, tensor = outline.model, outline.tensor
     h = spec.hidden
-    inputs = pieces.tokens * h * outline.dtype.bytes // pieces.cuts
+    inputs = recompute.again("full", pieces, cost).saved
     match outline.recompute:
         case "none":
             return {}, cost.saved
@@ -218,10 +231,8 @@ def _recompute(
             kept = round(share * inputs + (1 - share) * cost.saved)
             return {kind: share * seconds for kind, seconds in forward.items()}, kept
         case "selective":
-            queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)
-            core = pieces.attention(queries, keys)
-            kept = pieces.tokens * (queries + 2 * keys) * outline.dtype.bytes
-            return _times(_priced(outline, core.forward)), cost.saved - max(0, core.saved - kept)
+            core = recompute.again("selective", pieces, cost)
+            return _times(_priced(outline, core.effort)), core.saved
         case "op-level":
             # torchtitan keeps what every other product gives (queries and values, gate, down) and the fused attention
             queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)

@@ -12,7 +12,7 @@ from headway.errors import PlanError, nearest
 from headway.units import Dtype, Seconds
 
 Fusion = Literal["norm", "rotary", "activation", "residual", "cast", "gather"]
-Overlap = Literal["gradients", "gathers", "tensor", "sums", "regathers"]
+Overlap = Literal["gradients", "gathers", "parameters", "tensor", "sums", "regathers"]
 AttentionKernel = Literal["flash", "unfused", "explicit"]
 Split = Literal["even", "balanced", "running"]
 _AT_ONCE = Seconds(0.0)
@@ -27,15 +27,17 @@ class Stack:
     of its float8 products its own kernels reach. `dropout`: whether it is trained with dropout, whose masks are kept, a
     byte an element. `loss_bytes`: memory traffic of the loss for one logit, forward and backward together (0: as
     Headway's). `accumulate_bytes`: traffic of adding one parameter's gradient to those before; `optimizer_bytes`: of
-    updating one. `host`: seconds that the host takes to start a kernel, `host_call`: to call a collective, `host_piped`:
-    besides, where a pipeline crosses nodes, times the collective's ranks; `host_rank`: for a micro-batch, times the
-    ranks of the job.
+    updating one. `norms_own`: each rank takes the norm of its share of the gradients only, and casts nothing for it.
+    `host`: seconds that the host takes to start a kernel, `host_call`: to call a collective, `host_piped`: besides,
+    where a pipeline crosses nodes, times the collective's ranks; `host_rank`: for a micro-batch, times the job's ranks.
 
-    Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, tensor ranks'
-    gathers behind the products that need them (`sums`: their sums too), or only what is gathered once more going
-    backward (`regathers`). `scatters_messages`: tensor ranks send a part of a message each (Narayanan et al. 2021,
-    §4.1). `gathers_alone`: a gather goes through one network card of a node. `reduced`: the type in which gradients are
-    summed over ranks.
+    Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, parameters
+    (ZeRO-1 and 2) while the first micro-batch goes forward, tensor ranks' gathers behind the products that need them
+    (`sums`: their sums too), or only what is gathered once more going backward (`regathers`). `scatters_messages`:
+    tensor ranks send a part of a message each (Narayanan et al. 2021, §4.1). `gathers_alone`: a gather goes through one
+    network card of a node. `gathers_embedding`: for each micro-batch, like a layer, with nothing to hide it (ZeRO-3).
+    `sums_tied_once`: the gradients of a tied embedding over the ranks of both ends at once, not first over data ranks.
+    `reduced`: the type in which gradients are summed over ranks.
 
     Memory. `grads`: the type in which gradients add up; `copies`: those in the parameters' type are kept beside them.
     `params_wide`: cut parameters are kept in float32 only, and gathered in 16 bits. `keeps_unrotated`: queries, keys
@@ -55,6 +57,7 @@ class Stack:
     loss_bytes: int = 0
     accumulate_bytes: int = 12
     optimizer_bytes: int = 40
+    norms_own: bool = False
     host: Seconds = _AT_ONCE
     host_call: Seconds = _AT_ONCE
     host_piped: Seconds = _AT_ONCE
@@ -63,6 +66,8 @@ class Stack:
     overlaps: frozenset[Overlap] = frozenset()
     scatters_messages: bool = False
     gathers_alone: bool = False
+    gathers_embedding: bool = False
+    sums_tied_once: bool = False
     reduced: Dtype = Dtype.FLOAT32
     grads: Dtype = Dtype.FLOAT32
     copies: bool = False
@@ -82,9 +87,15 @@ class Stack:
 HEADWAY = Stack(
     name="headway",
     accumulate_bytes=0,
-    overlaps=frozenset(("gradients", "gathers")),
+    norms_own=True,
+    gathers_embedding=True,
+    sums_tied_once=True,
+    overlaps=frozenset(("gradients", "gathers", "parameters")),
     splits="balanced",
     reasons={
+        "gathers_embedding": "it is a unit like others, with little before it to compute (schedule/program.py)",
+        "sums_tied_once": "a weight that two stages share is one unit of all its holders (plan/plan.py, group)",
+        "norms_own": "each rank squares its share of the gradients (plan/work.py)",
         "accumulate_bytes": "gradients are written where they add up (train/functions.py)",
         "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead",
         "splits": "parallel.split: balanced is the default",

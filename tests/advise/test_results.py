@@ -130,6 +130,9 @@ def test_one_row_is_explained_from_what_was_said_to_what_the_prediction_is_made_
     assert found["stack_entries"]["overlaps"]["is"] == sorted({*preset("generic").overlaps, "tensor"})
     assert found["stack_entries"]["overlaps"]["why"].endswith("the row says: async TP")
     assert found["parts"] == {"products": 1.0}
+    named = [part["name"] for part in found["explain"]["parts"]]
+    assert {"products", "attention", "memory traffic", "optimizer"} <= set(named)
+    assert found["explain"]["twice_as_fast"][0]["name"] == "matrix products"
     assert found["memory"] == {"parameters": 40 * GIB, "context": GIB}
     assert (found["predicted_s"], found["published_s"], found["fits"]) == (1.0, 2.0, True)
 

@@ -31,7 +31,7 @@ def test_the_tables_say_who_holds_what_and_fit_100_columns(job, capsys):
     assert max(map(len, out.splitlines())) <= 100
     for said in ("embedding, layers 0, 1", "layers 2, 3, head", "{0,1}, {2,3}", "{0,2}, {1,3}", "1f1b, P=2 M=4 V=1"):
         assert said in out
-    assert "Fits: rank 0 needs 40.2 MiB of 80.0 GiB" in out
+    assert "Fits: rank 0 needs 1.54 GiB of 80.0 GiB (1.9%), " in out
     assert "balanced: Ett|ttL" in out
 
 
@@ -94,7 +94,7 @@ def test_the_json_document_agrees_with_the_plan_that_was_written(job, tmp_path, 
     worst = max(found["stages"], key=lambda each: each["forward_seconds"] + each["backward_seconds"])
     assert found["dearest"]["stage"] == worst["stage"]
     for stage in found["stages"]:
-        assert stage["backward_seconds"] == pytest.approx(2 * stage["forward_seconds"])
+        assert stage["backward_seconds"] > stage["forward_seconds"] > 0
         held = found["memory"][str(stage["ranks"][0])]
         assert stage["states"] == held["parameters"] + held["gradients"] + held["optimizer"]
         assert stage["activations"]["peak"] == held["activations"]
@@ -106,7 +106,10 @@ def test_the_json_document_agrees_with_the_plan_that_was_written(job, tmp_path, 
     assert set(found["memory"]) == {"0", "1", "2", "3"}
     for peaks in found["memory"].values():
         assert peaks.pop("total") == sum(peaks.values())
-    assert found["fits"] is True
+    assert found["fits"] is found["peak"]["fits"] is True
+    peak = found["peak"]
+    assert peak["bytes"] == sum(peak["made_of"].values()) == peak["by_rank"][str(peak["ranks"][0])]
+    assert peak["room"] == found["device_memory"] == peak["bytes"] + peak["margin"]
 
 
 def test_a_plan_read_back_is_the_same_plan(job, tmp_path, capsys):

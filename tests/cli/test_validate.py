@@ -74,7 +74,7 @@ def test_tables_name_sources_reasons_and_unknown_frameworks_within_80_columns(fi
 def test_one_row_is_explained_in_tables_and_in_json(file, capsys):
     assert main(["validate", file, "--row", "lab-2"]) == 0
     out = capsys.readouterr().out
-    for said in ("A100-80GB", "model.layers", "stack generic", "predicted step", "parameters", "it ran"):
+    for said in ("A100-80GB", "model.layers", "stack generic", "where the step goes", "parameters", "it ran"):
         assert said in out
     explained = _json(capsys, file, "--row", "lab-2")["explained"]
     assert [each["id"] for each in explained] == ["lab-2"]

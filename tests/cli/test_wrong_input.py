@@ -122,3 +122,18 @@ def _pair(folder, cut):
     ending, size = cut
     os.truncate(folder / f"pair.{ending}", size)
     return folder / "pair"
+
+
+@pytest.mark.parametrize("wanted", ["full", "selective", "{mode: full, layers: 2}"])
+def test_recompute_is_planned_and_simulated_but_refused_by_name_before_anything_is_trained(tmp_path, capsys, wanted):
+    job, plan = tmp_path / "job.yaml", tmp_path / "plan.json"
+    job.write_text(f"parallel: {{recompute: {wanted}}}\nrun: {{directory: {tmp_path / 'run'}}}\n")
+    assert main(["plan", str(job), "--output", str(plan)]) == 0
+    assert "recompute" in capsys.readouterr().out
+    assert main(["simulate", str(job), "--explain"]) == 0
+    assert "computed again" in capsys.readouterr().out
+    for each in (job, plan):
+        said = _refused(capsys, "train", str(each))
+        assert f"parallel.recompute {'selective' if wanted == 'selective' else 'full'} is predicted" in said
+        assert "but not trained yet. Train with parallel.recompute none." in said
+    assert not (tmp_path / "run").exists()

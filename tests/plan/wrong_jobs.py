@@ -333,8 +333,43 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     ("negative prefetch", "parallel: {prefetch: -1}", "parallel.prefetch must not be negative, got -1."),
     ("offload", "parallel: {offload: {optimizer: host}}", "parallel.offload"),
     ("offload by name", "parallel: {offload: zero-offload}", "parallel.offload"),
-    ("recompute", "parallel: {recompute: full}", "parallel.recompute: full is not built yet. Leave it at none."),
-    ("recompute of some layers", "parallel: {recompute: {mode: full, layers: 8}}", "parallel.recompute"),
+    (
+        "recompute of a mode that there is not",
+        "parallel: {recompute: everything}",
+        "parallel.recompute is everything. Use none, selective, full, or {mode: full, layers: 8} for the first ",
+    ),
+    (
+        "recompute without a mode",
+        "parallel: {recompute: {layers: 2}}",
+        'parallel.recompute is {"layers": 2}. Use none,',
+    ),
+    (
+        "recompute of a wrong key",
+        "parallel: {recompute: {mode: full, layer: 2}}",
+        "Use none, selective, full, or {mode",
+    ),
+    (
+        "recompute of no layers",
+        "parallel: {recompute: {mode: full, layers: 0}}",
+        "parallel.recompute.layers is 0, but should be a whole number from 1 to the model's 4",
+    ),
+    (
+        "recompute of more layers than there are",
+        "parallel: {recompute: {mode: full, layers: 5}}",
+        "parallel.recompute.layers is 5, but should be a whole number from 1 to the model's 4",
+    ),
+    (
+        "recompute of half a layer",
+        "parallel: {recompute: {mode: full, layers: 1.5}}",
+        "parallel.recompute.layers is 1.5",
+    ),
+    ("recompute of true layers", "parallel: {recompute: {mode: full, layers: true}}", "recompute.layers is true, but"),
+    (
+        "selective recompute of some layers",
+        "parallel: {recompute: {mode: selective, layers: 2}}",
+        "parallel.recompute.layers is for mode full, but the mode is selective. Leave layers out.",
+    ),
+    ("recompute that is a number", "parallel: {recompute: 1}", "parallel.recompute"),
     ("disk path", "parallel: {disk_path: /tmp}", "parallel.disk_path"),
     (
         "tokenizer",

@@ -1,25 +1,10 @@
-"""Memory against the cluster: what shares a place is added up, and a misfit says by how much and what helps."""
+"""Memory in words: alike ranks as one row, and a misfit says by how much and what helps."""
 
-from headway.report.memory import collapse, fullest, misfit, recipe
+from headway.report.makeup import fullest
+from headway.report.memory import collapse, misfit, recipe
 from headway.sim.simulate import simulate
 from headway.trace import Trace, as_columns
 from headway.units import Bytes
-
-
-def test_ranks_that_share_a_node_share_its_memory(plan_of):
-    plan = plan_of(cluster="local-cpu")
-    trace = simulate(plan)
-    place = fullest(trace, plan.cluster)
-    assert place.name == "node 0 (4 ranks together)"
-    assert place.used == sum(sum(peaks.values()) for peaks in trace.memory.values())
-
-
-def test_a_device_of_its_own_is_filled_by_its_own_rank(plan_of):
-    plan = plan_of()
-    trace = simulate(plan)
-    place = fullest(trace, plan.cluster)
-    assert (place.name, place.used) == ("rank 0", sum(trace.memory[0].values()))
-    assert place.room == Bytes(80 * 2**30)
 
 
 def test_data_replicas_are_one_row(plan_of):
@@ -32,7 +17,7 @@ def test_a_misfit_names_the_place_the_excess_and_a_remedy(plan_of):
     trace = simulate(plan)
     place = fullest(trace, plan.cluster)
     assert not place.fits
-    message = misfit(plan, trace, place)
+    message = misfit(plan, place)
     assert message.startswith("the plan does not fit: rank 0 needs ")
     assert " of 80.0 GiB, " in message
     assert "parallel.pipeline (now 2)" in message
@@ -43,7 +28,7 @@ def test_a_misfit_of_states_is_helped_by_a_higher_stage_of_zero_where_there_is_o
     for stage, data, helps in ((0, 4, True), (2, 4, True), (3, 4, False), (0, 1, False)):
         plan = plan_of(parallel={"zero": stage, "data": data, "pipeline": 1})
         trace = Trace("predicted", as_columns([]), {0: {"parameters": Bytes(10**12)}})
-        message = misfit(plan, trace, fullest(trace, plan.cluster))
+        message = misfit(plan, fullest(trace, plan.cluster))
         said = f"a higher parallel.zero (now {stage}; 3 cuts all states over the {data} data ranks)"
         assert (said in message) == helps
 

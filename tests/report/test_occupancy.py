@@ -45,7 +45,7 @@ def test_the_fullest_bar_of_a_plan_is_the_peak_of_its_fullest_rank(plan_of):
     lines = [
         "".join(piece.text for piece in line) for line in occupancy(trace, fit([trace], columns=100, coloured=False))
     ]
-    assert [line[:6] for line in lines[:-1]] == [f"rank {rank}" for rank in range(4)]
+    assert [line.split()[0] for line in lines[:-1]] == [f"r{rank}" for rank in range(4)]
     most = max(max(trace.held.totals(rank)[1]) for rank in range(4))
     assert most == max(trace.held.totals(0)[1])
     assert "█" in lines[0]
