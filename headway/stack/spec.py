@@ -87,6 +87,8 @@ class Stack:
 HEADWAY = Stack(
     name="headway",
     accumulate_bytes=0,
+    host=Seconds(8e-6),
+    host_call=Seconds(2e-5),
     norms_own=True,
     gathers_embedding=True,
     sums_tied_once=True,
@@ -96,6 +98,8 @@ HEADWAY = Stack(
         "gathers_embedding": "it is a unit like others, with little before it to compute (schedule/program.py)",
         "sums_tied_once": "a weight that two stages share is one unit of all its holders (plan/plan.py, group)",
         "norms_own": "each rank squares its share of the gradients (plan/work.py)",
+        "host": "PyTorch's dispatch of an operator and the launch of its kernel, on the processors of GPU hosts",
+        "host_call": "a collective of torch.distributed",
         "accumulate_bytes": "gradients are written where they add up (train/functions.py)",
         "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead",
         "splits": "parallel.split: balanced is the default",
