@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from headway.cluster import presets as clusters
 from headway.cluster.spec import Cluster
@@ -14,13 +14,13 @@ from headway.errors import PlanError, nearest
 from headway.layout import layout
 from headway.model import cut
 from headway.model import spec as models
-from headway.model.recompute import Mode, Recompute
 from headway.model.spec import ModelSpec
 from headway.placement import zero
 from headway.plan import read
 from headway.plan.dtypes import dtypes
 from headway.plan.job import Job, Offload, Parallel, Train
 from headway.plan.plan import Plan
+from headway.plan.recompute import recompute
 from headway.plan.rows import rows as compute_rows
 from headway.plan.stages import split
 from headway.schedule import families, passes
@@ -60,7 +60,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
         )
     microbatches = _num_microbatches(job, parallel)
     rows = compute_rows(parallel, job.train, microbatches, folder)
-    again = _recompute(parallel.recompute, model)
+    again = recompute(parallel.recompute, model)
     made = split(job, parallel, model, cluster, again)
     bare = Plan(
         name=name,

@@ -1,6 +1,6 @@
 """Tensor groups that do not sit inside a node: which, and what their collectives cost between nodes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headway.cluster.spec import Ring, ring, spread
 from headway.plan.plan import Plan

@@ -100,13 +100,13 @@ def test_full_recompute_is_what_makes_many_micro_batches_in_flight_fit(plan_of):
 
 
 def test_the_stages_are_balanced_with_what_is_computed_again(plan_of):
-    """A layer takes 4/3 of what it did and the head does not, so that its stage has as many layers or more."""
+    """A layer takes 4/3 of what it did and the head does not, so that its stage gets a layer more."""
     plain, full = (outline(_plan(plan_of, wanted, pipeline=8)) for wanted in ("none", "full"))
-    assert full.layers[-1] >= plain.layers[-1]
+    assert (plain.layers[-1], full.layers[-1]) == (1, 2)
     assert sum(full.layers) == sum(plain.layers) == 24
     own, others = (stages.stages(each) for each in (full, replace(full, layers=plain.layers)))
     longest = [max(f.seconds + b.seconds for f, b in zip(e.forward, e.backward, strict=True)) for e in (own, others)]
-    assert longest[0] <= longest[1]
+    assert longest[0] < 1.001 * longest[1]  # the cut takes each backward for twice its forward
 
 
 @pytest.mark.parametrize("wanted", ["selective", "full", {"mode": "full", "layers": 2}])

@@ -336,7 +336,7 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
     (
         "recompute of a mode that there is not",
         "parallel: {recompute: everything}",
-        "parallel.recompute is everything. Use none, selective, full, or {mode: full, layers: 8} for the first ",
+        "parallel.recompute is everything. Use none, selective, full, or {mode: full, layers: 8} for the first 8",
     ),
     (
         "recompute without a mode",
