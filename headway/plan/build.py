@@ -275,26 +275,6 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
     return parallel
 
 
-def _recompute(wanted: str | dict[str, Any], model: ModelSpec) -> Recompute:
-    fields = {"mode": wanted} if isinstance(wanted, str) else dict(wanted)
-    named, layers = fields.pop("mode", None), fields.pop("layers", model.layers)
-    known: tuple[Mode, ...] = get_args(Mode)
-    mode = next((each for each in known if each == named), None)
-    if mode is None or fields:
-        raise PlanError(
-            f"parallel.recompute is {_yaml(wanted)}. Use {', '.join(known)}, or {{mode: full, layers: 8}} for the "
-            f"first 8 layers of each stage."
-        )
-    if layers != model.layers and mode != "full":
-        raise PlanError(f"parallel.recompute.layers is for mode full, but the mode is {mode}. Leave layers out.")
-    if not isinstance(layers, int) or isinstance(layers, bool) or not 1 <= layers <= model.layers:
-        raise PlanError(
-            f"parallel.recompute.layers is {_yaml(layers)}, but should be a whole number from 1 to the model's "
-            f"{model.layers}: the layers of each stage that are computed again."
-        )
-    return Recompute() if mode == "none" else Recompute(mode, layers)
-
-
 def _yaml(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 

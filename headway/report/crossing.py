@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headway.cluster.spec import Ring, ring, spread
+from headway.cluster.spec import Ring, spread
 from headway.plan.plan import Plan
 from headway.plan.work import work
 from headway.schedule.action import Action, Kind
@@ -27,10 +27,9 @@ def crossing(plan: Plan) -> Crossing | None:
     over = [ranks for ranks in groups if len({cluster.node(rank) for rank in ranks}) > 1]
     if not over:
         return None
-    ranks = over[0]
-    inside = spread(replace(cluster, nodes=1, devices_per_node=len(ranks)), len(ranks), len(ranks))
-    taken = (_seconds(plan, ranks[0], each) for each in (ring(cluster, ranks), inside))
-    return Crossing(len(over), len(groups), *taken)
+    rank = over[0][0]
+    between, inside = (spread(cluster, len(over[0]), each) for each in (cluster.devices_per_node, len(over[0])))
+    return Crossing(len(over), len(groups), _seconds(plan, rank, between), _seconds(plan, rank, inside))
 
 
 def crossing_text(plan: Plan) -> str:
