@@ -17,6 +17,7 @@ from headway.model.spec import ModelSpec
 from headway.model.split import of_alike
 from headway.plan.price import Price, price, waiting
 from headway.sim.cost import collectives
+from headway.sim.offload import fetched
 from headway.sim.outline import Outline
 from headway.units import Bytes, Flops, Seconds
 
@@ -259,9 +260,10 @@ def _gathers(outline: Outline, numel: int, forward: dict[str, float], backward: 
     size = numel * (1 if outline.sizes.narrow else outline.dtype.bytes)
     gathered = exchange(over, "all_gather", size)
     reduced = exchange(over, "reduce_scatter", numel * stack.reduced.bytes)
+    here = fetched(outline, numel)  # in a lane of its own
     for parts, taken in ((forward, gathered), (backward, gathered + reduced)):
         hidden = sum(parts.values()) if "gathers" in stack.overlaps else 0.0
-        parts["gathers"] = max(0.0, taken - hidden)
+        parts["gathers"] = max(0.0, max(taken, here) - hidden)
 
 
 def _sum(ways: Iterable[tuple[int, Way]]) -> Way:
