@@ -22,7 +22,7 @@ from rich.table import Table
 from headway.cluster.presets import preset
 from headway.model.spec import PRESETS
 from headway.sim.estimate import estimate
-from headway.sim.outline import Outline
+from headway.sim.outline import Outline, Recompute
 from headway.stack.spec import HEADWAY
 
 GOAL, WORLD = 5e-3, 1024
@@ -30,8 +30,10 @@ BASE = Outline(
     model=PRESETS["gpt-175b"], cluster=preset("a100-80gb-hdr"), stack=HEADWAY, microbatch=1, microbatches=96,
     sequence=2048,
 )  # fmt: skip
-SHAPES = [("1f1b", 8, 1), ("1f1b", 16, 1), ("gpipe", 8, 1), ("interleaved", 8, 2), ("interleaved", 8, 3), ("zb-h1", 8, 1)]
-VARIANTS = list(itertools.product((4, 8), (1, 2, 4), (False, True), (0, 1), ("none", "selective", "full")))
+SHAPES = [("1f1b", 8, 1), ("1f1b", 16, 1), ("gpipe", 8, 1), ("interleaved", 8, 2), ("interleaved", 8, 3)]
+SHAPES += [("zb-h1", 8, 1)]
+MODES: tuple[Recompute, ...] = ("none", "selective", "full")
+VARIANTS = list(itertools.product((4, 8), (1, 2, 4), (False, True), (0, 1), MODES))
 
 
 @click.command()
@@ -49,7 +51,9 @@ def main(*, file: Path | None) -> None:
         table.add_row(*row, *(f"{1e3 * seconds:.1f} ms" for seconds in times))
     Console().print(table)
     worst = max(each["processor"] for each in figures)
-    print(f"goal: median under {1e3 * GOAL:.0f} ms; the slowest shape's median is {1e3 * worst:.1f} ms of processor time")
+    print(
+        f"goal: median under {1e3 * GOAL:.0f} ms; the slowest shape's median is {1e3 * worst:.1f} ms of processor time"
+    )
     if file:
         file.write_text(json.dumps({"machine": at, "figures": figures}, indent=1))
 

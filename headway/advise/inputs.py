@@ -10,6 +10,7 @@ from headway.cluster.presets import device, of_devices
 from headway.cluster.spec import Cluster, Device
 from headway.errors import PlanError
 from headway.model.spec import Family, ModelSpec, complete
+from headway.placement import Tier
 from headway.schedule.families import FAMILIES
 from headway.sim.outline import Outline, Recompute
 from headway.stack.spec import AttentionKernel, Overlap, Stack, preset, presets
@@ -115,6 +116,8 @@ def _outline(row: Published) -> Outline:
         sequence_parallel=bool(_whole(row, "seq_parallel")) if tensor > 1 else False,
         zero=_whole(row, "zero_stage") if data * context > 1 else 0,
         zero_ranks=_optional(row, "zero_group", 0),
+        optimizer_on=_tier(row, "optimizer"),
+        params_on=_tier(row, "params"),
         products=_PRODUCTS[_one_of(row, "precision", tuple(_PRODUCTS))],
         attention=_attention(row, stack),
         recompute=recompute,
@@ -125,8 +128,6 @@ def _outline(row: Published) -> Outline:
 def _refuse_what_cannot_be_predicted(row: Published) -> None:
     if row.facts.get("mlp", "").lower().startswith("moe") or row.numbers.get("ep", 1) > 1:
         raise _LackError("mixture of experts")
-    if (offload := row.facts.get("offload", "none")).lower() != "none":
-        raise _LackError(f"offload: {offload}")
     if "inconsistent_batch" in row.missing:
         raise _LackError("inconsistent batch")
     if row.ran and row.seconds is None and row.memory is None:
@@ -182,6 +183,18 @@ def _schedule(row: Published, pipeline: int, chunks: int) -> str:
         return "1f1b"
     name = _one_of(row, "schedule", tuple(FAMILIES))
     return "interleaved" if name == "1f1b" and chunks > 1 else name
+
+
+def _tier(row: Published, state: Literal["optimizer", "params"]) -> Tier:
+    """Where a state lies: of `cpu` or `nvme` with the states in brackets, or without brackets all of ZeRO's stage."""
+    said = row.facts.get("offload", "none").lower()
+    match = re.fullmatch(r"(none|cpu|nvme|cpu/nvme)(?: \((\w+(?:\+\w+)*)\))?", said)
+    if not match:
+        raise _LackError(f"unknown offload: {said}")
+    where, states = match[1], match[2].split("+") if match[2] else ["optimizer", "params"]
+    if where == "none" or state not in states or (state == "params" and row.whole("zero_stage") != 3):
+        return "device"
+    return "host" if where == "cpu" else "disk"
 
 
 def _attention(row: Published, stack: Stack) -> AttentionKernel:

@@ -89,6 +89,7 @@ def _device(name: str, entry: Mapping[str, Any]) -> Device:
         attention=(forward, backward),
         reserved=Bytes(parse_bytes(entry["reserved"])),
         fragmented=entry["fragmented"],
+        **{key: BytesPerSecond(float(entry.get(key, 0))) for key in ("host_link", "host_stream", "disk")},
         sources=entry["sources"],
     )
 

@@ -8,7 +8,7 @@ from typing import Literal
 from headway.errors import PlanError
 from headway.units import Bytes, BytesPerSecond, Dtype, FlopsPerSecond, Seconds
 
-_NO_BYTES, _AT_ONCE = Bytes(0), Seconds(0.0)
+_NO_BYTES, _AT_ONCE, _NO_RATE = Bytes(0), Seconds(0.0), BytesPerSecond(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,9 @@ class Device:
     An accelerator takes a product in tiles: `processors` of them at once (0: no tiles), each as deep as k and `ramp`
     more elements, which is what filling and draining its pipeline costs. `attention` is the share of `peak` that its
     best fused attention kernel reaches, forward and backward. `reserved`: bytes that the driver's context, libraries
-    and communicators take; `fragmented`: the share of the rest that its caching allocator cannot use.
-    `sources`: where these numbers are from.
+    and communicators take; `fragmented`: the share of the rest that its caching allocator cannot use. `host_link`,
+    `host_stream` and `disk`: a device's share of the link to its host, of the host's memory bandwidth and of its disks,
+    for what is offloaded (0: not known). `sources`: where these numbers are from.
     """
 
     name: str
@@ -38,6 +39,9 @@ class Device:
     attention: tuple[float, float] = (1.0, 1.0)
     reserved: Bytes = _NO_BYTES
     fragmented: float = 0.0
+    host_link: BytesPerSecond = _NO_RATE
+    host_stream: BytesPerSecond = _NO_RATE
+    disk: BytesPerSecond = _NO_RATE
     sources: dict[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:

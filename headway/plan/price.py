@@ -41,6 +41,25 @@ def price(device: Device, effort: Effort, dtype: Dtype, stack: Stack = HEADWAY, 
     return Price(products, attention, effort.traffic / bandwidth + effort.kernels * device.launch)
 
 
+def waiting(
+    device: Device, stack: Stack, computed: float, started: tuple[int, int], *, backward: bool = False
+) -> float:
+    """Seconds that a pass takes longer than its device's `computed` ones because the host starts everything.
+
+    `started`: kernels, which autograd starts faster than Python does, and collectives. The host runs ahead of the
+    device or behind it, kernel by kernel: where both need as long, a pass takes longer than either, and where one needs
+    far longer, it rules. A norm of order _JITTER stands for that. A CPU is its own host: `Device.launch` has it.
+    """
+    kernels, calls = started
+    host = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * stack.host_call
+    if not (host and device.processors):
+        return 0.0
+    return float((host**_JITTER + computed**_JITTER) ** (1 / _JITTER) - computed)
+
+
+_JITTER, _AUTOGRAD = 4, 0.75
+
+
 def _product(device: Device, product: Product, dtype: Dtype, narrow_share: float) -> float:
     moved = product.elements * dtype.bytes / device.memory_bandwidth
     if not device.processors:

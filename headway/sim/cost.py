@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from headway.cluster.spec import Cluster, Ring, ring
 from headway.model.exchange import Call, Collective
 from headway.model.pieces import Effort
-from headway.plan.price import price
+from headway.plan.price import price, waiting
 from headway.plan.work import Work
+from headway.stack.spec import HEADWAY
 from headway.units import Dtype, Seconds
 
 # how often a ring sends n − 1 messages of 1/n of the buffer
@@ -14,16 +15,19 @@ ROUNDS: Mapping[Collective, int] = {"all_reduce": 2, "all_gather": 1, "reduce_sc
 
 
 def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:
-    """How long `work` takes once it starts: computing, then communicating. No contention."""
+    """How long `work` of Headway takes once it starts: computing, then communicating. No contention."""
     effort = Effort(work.products, work.attention, work.traffic, work.kernels)
     both = (price(cluster.device, work.again, dtype), price(cluster.device, effort, dtype, backward=work.backward))
-    computing = Seconds(sum(each.seconds for each in both))
-    if not work.edge:
-        return computing
+    taken = sum((float(each.seconds) for each in both), 0.0)
     if "→" in work.edge:
         link = cluster.link(*work.group)
-        return Seconds(computing + link.call + link.latency + work.bytes / link.bandwidth)
-    return Seconds(computing + collectives(work.calls, ring(cluster, work.group)))
+        return Seconds(taken + link.call + link.latency + work.bytes / link.bandwidth)
+    if work.edge:
+        taken += collectives(work.calls, ring(cluster, work.group))
+    if work.products:
+        started = work.kernels + work.again.kernels, len(work.calls)
+        taken += waiting(cluster.device, HEADWAY, taken, started, backward=work.backward)
+    return Seconds(taken)
 
 
 def collectives(calls: Iterable[Call], over: Ring) -> Seconds:

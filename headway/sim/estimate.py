@@ -1,11 +1,11 @@
 """Estimate: a step's seconds and memory from an outline, in milliseconds: stages priced, a few periods played."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway.model.exchange import Collective
 from headway.model.pieces import Effort
 from headway.plan.price import price
-from headway.sim import footprint, pipeline, stages
+from headway.sim import footprint, offload, pipeline, stages
 from headway.sim.outline import Outline
 from headway.sim.stages import Stages
 from headway.units import Bytes, Dtype, Seconds
@@ -16,7 +16,8 @@ class Estimate:
     """A predicted step.
 
     `parts`: seconds of the `busiest` pipeline rank by what they are for, which add up to `seconds`. `memory`:
-    category → bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has.
+    category → bytes on pipeline rank `worst_rank`, which has the most, at its peak; `room`: what its device has;
+    `away`: category → bytes of that rank in host memory or on disk.
     """
 
     seconds: Seconds
@@ -25,6 +26,7 @@ class Estimate:
     worst_rank: int
     room: Bytes
     busiest: int = 0
+    away: dict[str, Bytes] = field(default_factory=dict)
 
     @property
     def peak(self) -> Bytes:
@@ -44,7 +46,7 @@ def estimate(outline: Outline, *, whole: bool = False) -> Estimate:
     rank = max(range(outline.pipeline), key=lambda rank: played.busy[rank])
     parts = _parts(outline, each, rank)
     synced = max(_gradients(outline, each, rank) for rank in range(outline.pipeline))
-    updated = max(_update(outline, held) for held in each.numel)
+    updated = max(_update(outline, each, rank) for rank in range(outline.pipeline))
     parts |= {
         "bubble": Seconds(max(0.0, played.makespan - played.busy[rank])),
         "gradients": synced,
@@ -53,7 +55,8 @@ def estimate(outline: Outline, *, whole: bool = False) -> Estimate:
     memory = [footprint.memory(outline, each, played.held, rank) for rank in range(outline.pipeline)]
     worst = max(range(outline.pipeline), key=lambda rank: sum(memory[rank].values()))
     seconds = Seconds(played.makespan + synced + updated)
-    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.memory, rank)
+    away = offload.away(outline, each.numel[worst])
+    return Estimate(seconds, parts, memory[worst], worst, outline.cluster.device.memory, rank, away)
 
 
 def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:
@@ -111,9 +114,12 @@ _OVERLAPPED = 0.8  # of a backward during which gradients are ready to go: those
 _PARAMETER = 2  # bytes of one in 16 bits
 
 
-def _update(outline: Outline, numel: int) -> Seconds:
+def _update(outline: Outline, each: Stages, rank: int) -> Seconds:
     """The optimizer: traffic of each parameter that the rank updates, and norm and casts of those that it holds."""
-    stack, device = outline.stack, outline.cluster.device
+    stack, device, numel = outline.stack, outline.cluster.device, each.numel[rank]
+    if outline.optimizer_on != "device":
+        backwards = sum(each.backward[stage].seconds for stage in outline.stages_of(rank)) * outline.microbatches
+        return Seconds(offload.sent(outline, numel, backwards) + offload.updated(outline, numel))
     own = numel // outline.cuts("optimizer")
     held = own if outline.zero == 3 else numel
     summed = -(-numel // (outline.data * outline.context)) * stack.grads.bytes

@@ -161,9 +161,10 @@ def _link(link: Link) -> Link:
 def _host(outline: Outline) -> Outline:
     faster = _of_device(lambda device: replace(device, launch=Seconds(device.launch / FASTER)))(outline)
     stack = outline.stack
-    costs = (stack.host, stack.host_call, stack.host_piped, stack.host_rank)
-    each, calls, piped, ranks = (Seconds(seconds / FASTER) for seconds in costs)
-    return replace(faster, stack=replace(stack, host=each, host_call=calls, host_piped=piped, host_rank=ranks))
+    each, call, piped, rank = (
+        Seconds(seconds / FASTER) for seconds in (stack.host, stack.host_call, stack.host_piped, stack.host_rank)
+    )
+    return replace(faster, stack=replace(stack, host=each, host_call=call, host_piped=piped, host_rank=rank))
 
 
 _CHANGES: dict[str, Callable[[Outline], Outline]] = {

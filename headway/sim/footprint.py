@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from headway.sim import offload
 from headway.sim.outline import Outline
 from headway.sim.stages import Stages
 from headway.units import Bytes
@@ -26,6 +27,9 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
         "activations": held[rank],
         "recomputed": each.again,
     }
+    for kind in offload.away(outline, numel):
+        if kind != "gradients" or outline.cuts("grads") > 1:  # whole ones add up on the device
+            found[kind] = 0
     if last:
         sizes, h = outline.sizes, outline.model.hidden
         logits = sizes.tokens * (each.embedding // h)

@@ -7,7 +7,7 @@ from headway.cluster.spec import Cluster, Ring, spread
 from headway.model.exchange import Call
 from headway.model.sizes import Sizes
 from headway.model.spec import ModelSpec
-from headway.placement import State, zero
+from headway.placement import State, Tier, zero
 from headway.sim.cost import collectives
 from headway.stack.spec import AttentionKernel, Stack
 from headway.units import Bytes, BytesPerSecond, Dtype, Seconds
@@ -22,7 +22,8 @@ class Outline:
     `microbatch` in sequences, `microbatches` of a step on each data rank, `sequence` in tokens. `context`: ranks that
     cut each sequence, attention included. `products`: the type of matrix products (float8 with everything else in
     bfloat16). `attention`: the kernel. `zero`: stage of ZeRO over `zero_ranks` of the data × context ranks (0: all of
-    them). `recompute`: what the backward computes again; of a "fraction" the share `recomputed` of the layers.
+    them); `optimizer_on` and `params_on`: the tier of optimizer states (and the gradients that they take) and of
+    parameters. `recompute`: what the backward computes again; of a "fraction" the share `recomputed` of the layers.
     `layers` of each stage, where they are known (none: as the stack splits). `smoothed`: labels of the loss.
     """
 
@@ -41,6 +42,8 @@ class Outline:
     sequence_parallel: bool = False
     zero: int = 0
     zero_ranks: int = 0
+    optimizer_on: Tier = "device"
+    params_on: Tier = "device"
     products: Dtype = Dtype.BFLOAT16
     attention: AttentionKernel = "flash"
     recompute: Recompute = "none"

@@ -15,8 +15,9 @@ from headway.model.exchange import Call, Collective
 from headway.model.pieces import Cost, Effort, Pieces, Product
 from headway.model.spec import ModelSpec
 from headway.model.split import of_alike
-from headway.plan.price import Price, price
+from headway.plan.price import Price, price, waiting
 from headway.sim.cost import collectives
+from headway.sim.offload import fetched
 from headway.sim.outline import Outline
 from headway.units import Bytes, Flops, Seconds
 
@@ -75,14 +76,14 @@ def stages(outline: Outline) -> Stages:
     last = len(layers) - 1
 
     def of(way: str) -> tuple[Way, ...]:
-        waits = Way({"host": outline.stack.host_rank * outline.world / 2})
+        waits = Way({"host": outline.stack.host_rank * outline.world / 2})  # half of it each way
         return tuple(
             _sum(
                 [
-                    (1, waits),
                     *([(1, getattr(embedding, way))] if stage == 0 else []),
                     (count, getattr(layer, way)),
                     *([(1, getattr(head, way))] if stage == last else []),
+                    (1, waits),
                 ]
             )
             for stage, count in enumerate(layers)
@@ -165,10 +166,8 @@ def _block(outline: Outline, kind: Kind) -> _Block:
         backward["recompute"] = sum(recomputed.values())
     kernels = cost.forward.kernels, cost.backward.kernels
     full = outline.recompute == "full" and kind == "layer"
-    _wait_for_host(outline, forward, kernels[0], len(calls[0]))
-    _wait_for_host(
-        outline, backward, kernels[1] + full * kernels[0], len(calls[1]) + full * len(calls[0]), backward=True
-    )
+    _host(outline, forward, kernels[0], len(calls[0]))
+    _host(outline, backward, kernels[1] + full * kernels[0], len(calls[1]) + full * len(calls[0]), backward=True)
     if kind == "layer" and outline.zero == 3:
         _gathers(outline, numel, forward, backward)
     if kind == "embedding" and outline.zero == 3 and outline.stack.gathers_embedding:
@@ -244,24 +243,14 @@ def _recompute(
             return _times(_priced(outline, again)), inputs + pieces.tokens * (kept + queries) * outline.dtype.bytes
 
 
-def _wait_for_host(
-    outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False
-) -> None:
-    """What a pass takes longer than the device's kernels because the host starts them; autograd starts its own faster.
-
-    The host runs ahead of the device or behind it, kernel by kernel: where both need as long, a pass takes longer than
-    either, and where one needs far longer, it rules. A norm of order _JITTER stands for that.
-    """
+def _host(outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False) -> None:
+    """What the host adds to a pass whose device takes `parts`; a pipeline over nodes makes its collectives dearer."""
     stack = outline.stack
     called = stack.host_call + (stack.host_piped * outline.tensor if outline.pipeline_crosses_nodes else 0.0)
-    started = kernels * stack.host * (_AUTOGRAD if backward else 1.0) + calls * called
-    if started:
-        computed = sum(parts.values())
-        parts["host"] = (started**_JITTER + computed**_JITTER) ** (1 / _JITTER) - computed
-
-
-_JITTER = 4
-_AUTOGRAD = 0.75
+    stack = replace(stack, host_call=Seconds(called)) if called > stack.host_call else stack
+    computed = sum(parts.values())
+    if more := waiting(outline.cluster.device, stack, computed, (kernels, calls), backward=backward):
+        parts["host"] = more
 
 
 def _gathers(outline: Outline, numel: int, forward: dict[str, float], backward: dict[str, float]) -> None:
@@ -271,9 +260,10 @@ def _gathers(outline: Outline, numel: int, forward: dict[str, float], backward: 
     size = numel * (1 if outline.sizes.narrow else outline.dtype.bytes)
     gathered = exchange(over, "all_gather", size)
     reduced = exchange(over, "reduce_scatter", numel * stack.reduced.bytes)
+    here = fetched(outline, numel)  # in a lane of its own
     for parts, taken in ((forward, gathered), (backward, gathered + reduced)):
         hidden = sum(parts.values()) if "gathers" in stack.overlaps else 0.0
-        parts["gathers"] = max(0.0, taken - hidden)
+        parts["gathers"] = max(0.0, max(taken, here) - hidden)
 
 
 def _sum(ways: Iterable[tuple[int, Way]]) -> Way:

@@ -27,10 +27,9 @@ class Stack:
     of its float8 products its own kernels reach. `dropout`: whether it is trained with dropout, whose masks are kept, a
     byte an element. `loss_bytes`: memory traffic of the loss for one logit, forward and backward together (0: as
     Headway's). `accumulate_bytes`: traffic of adding one parameter's gradient to those before; `optimizer_bytes`: of
-    updating one; `norms_own`: each rank takes the norm of its share of the gradients only, and casts nothing for it.
+    updating one. `norms_own`: each rank takes the norm of its share of the gradients only, and casts nothing for it.
     `host`: seconds that the host takes to start a kernel, `host_call`: to call a collective, `host_piped`: besides,
-    where a pipeline crosses nodes, times the collective's ranks; `host_rank`: for a micro-batch, times the ranks of the
-    job.
+    where a pipeline crosses nodes, times the collective's ranks; `host_rank`: for a micro-batch, times the job's ranks.
 
     Communication. `overlaps`: gradients behind the last backward, gathers (ZeRO-3) ahead of their use, parameters
     (ZeRO-1 and 2) while the first micro-batch goes forward, tensor ranks' gathers behind the products that need them
@@ -88,6 +87,8 @@ class Stack:
 HEADWAY = Stack(
     name="headway",
     accumulate_bytes=0,
+    host=Seconds(8e-6),
+    host_call=Seconds(2e-5),
     norms_own=True,
     gathers_embedding=True,
     sums_tied_once=True,
@@ -97,8 +98,10 @@ HEADWAY = Stack(
         "gathers_embedding": "it is a unit like others, with little before it to compute (schedule/program.py)",
         "sums_tied_once": "a weight that two stages share is one unit of all its holders (plan/plan.py, group)",
         "norms_own": "each rank squares its share of the gradients (plan/work.py)",
+        "host": "PyTorch's dispatch of an operator and the launch of its kernel, on the processors of GPU hosts",
+        "host_call": "a collective of torch.distributed",
         "accumulate_bytes": "gradients are written where they add up (train/functions.py)",
-        "overlaps": "reductions behind the last backward, gathers ahead by parallel.prefetch (ZeRO-1, 2: at once)",
+        "overlaps": "reductions behind the last backward, gathers parallel.prefetch operations ahead",
         "splits": "parallel.split: balanced is the default",
     },
 )

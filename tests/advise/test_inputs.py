@@ -88,7 +88,7 @@ def test_models_need_not_say_what_their_kind_implies(tmp_path):
         ({"mlp": "moe"}, "mixture of experts"),
         ({"ep": 2}, "mixture of experts"),
         ({"gpu": "TPUv3 core"}, "unknown gpu: TPUv3 core"),
-        ({"offload": "cpu (optimizer)"}, "offload: cpu (optimizer)"),
+        ({"offload": "tape"}, "unknown offload: tape"),
         ({"layers": ""}, "no layers"),
         ({"hidden": ""}, "no hidden"),
         ({"vocab": ""}, "no vocab"),
@@ -174,3 +174,18 @@ def test_what_a_row_says_about_its_software_changes_its_stack(tmp_path, said, mo
     assert dataclasses.replace(found, overlaps=generic.overlaps) == generic
     if more or less:
         assert found.reasons["overlaps"].endswith(("the row says: async TP", "the row says: no overlap of gradients"))
+
+
+@pytest.mark.parametrize(
+    ("said", "zero", "optimizer", "params"),
+    [
+        ("none", 3, "device", "device"),
+        ("cpu (optimizer+grads)", 2, "host", "device"),
+        ("cpu (params+optimizer)", 3, "host", "host"),
+        ("cpu", 2, "host", "device"),
+        ("cpu/nvme", 3, "disk", "disk"),
+    ],
+)
+def test_what_is_offloaded_is_read_by_state(tmp_path, said, zero, optimizer, params):
+    found = outline(row_of(tmp_path, offload=said, zero_stage=zero))
+    assert (found.optimizer_on, found.params_on) == (optimizer, params)
