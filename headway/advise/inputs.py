@@ -99,10 +99,10 @@ def _outline(row: Published) -> Outline:
         raise _LackError("tp × pp × dp × cp is not n_gpus")
     chunks = _optional(row, "vpp", 1)
     recompute: Recompute = _one_of(row, "recompute", get_args(Recompute))
-    stack = stack_of(row)
+    stack, cluster = stack_of(row), cluster_of(row)
     return Outline(
         model=_model(row),
-        cluster=cluster_of(row),
+        cluster=cluster,
         stack=stack,
         microbatch=_whole(row, "mbs"),
         microbatches=_microbatches(row),
@@ -118,7 +118,7 @@ def _outline(row: Published) -> Outline:
         zero_ranks=_optional(row, "zero_group", 0),
         optimizer_on=_tier(row, "optimizer"),
         params_on=_tier(row, "params"),
-        products=_PRODUCTS[_one_of(row, "precision", tuple(_PRODUCTS))],
+        products=_products(row, cluster.device),
         attention=_attention(row, stack),
         recompute=recompute,
         recomputed=_recomputed(row) if recompute == "fraction" else 1.0,
@@ -166,6 +166,15 @@ def _device(row: Published) -> Device:
         except PlanError:
             continue
     raise _LackError(f"unknown gpu: {name}")
+
+
+def _products(row: Published, device: Device) -> Dtype:
+    """The type of the products, and that the device has rates for it."""
+    name = _one_of(row, "precision", tuple(_PRODUCTS))
+    found = _PRODUCTS[name]
+    if not device.peak.keys() & device.matmul.keys() >= {found, Dtype.BFLOAT16 if found is Dtype.FLOAT8 else found}:
+        raise _LackError(f"no rate of {device.name} for {name}")
+    return found
 
 
 def _microbatches(row: Published) -> int:

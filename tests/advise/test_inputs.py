@@ -45,7 +45,7 @@ def test_gated_feed_forwards_and_shared_keys_make_a_llama(tmp_path, changes, fam
 
 @pytest.mark.parametrize(("text", "dtype"), [("fp8", Dtype.FLOAT8), ("bf16", Dtype.BFLOAT16), ("fp16", Dtype.FLOAT16)])
 def test_the_precision_is_that_of_matrix_products(tmp_path, text, dtype):
-    assert outlined(tmp_path, precision=text).products == dtype
+    assert outlined(tmp_path, gpu="H100-80GB", precision=text).products == dtype
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,8 @@ def test_models_need_not_say_what_their_kind_implies(tmp_path):
         ({"mlp": "moe"}, "mixture of experts"),
         ({"ep": 2}, "mixture of experts"),
         ({"gpu": "TPUv3 core"}, "unknown gpu: TPUv3 core"),
+        ({"gpu": "V100-32GB", "precision": "bf16"}, "no rate of V100-32GB for bf16"),
+        ({"gpu": "A100-80GB", "precision": "fp8"}, "no rate of A100-80GB for fp8"),
         ({"offload": "tape"}, "unknown offload: tape"),
         ({"layers": ""}, "no layers"),
         ({"hidden": ""}, "no hidden"),

@@ -72,8 +72,9 @@ def test_rows_of_at_least_20_percent_mfu_are_reported_apart(tmp_path):
 
 
 def test_what_was_flagged_of_the_rows_that_ran_and_of_those_that_did_not(tmp_path):
-    ran = [{"id": f"ran-{i}", "gpu": gpu} for i, gpu in enumerate(["A100-80GB"] * 3 + ["V100-32GB"])]
-    crashed = [{"id": f"oom-{i}", "gpu": "V100-32GB", "status": "oom", "iter_s": ""} for i in range(2)]
+    small = {"gpu": "V100-32GB", "precision": "fp16"}
+    ran = [{"id": f"ran-{i}"} for i in range(3)] + [{"id": "ran-3", **small}]
+    crashed = [{"id": f"oom-{i}", **small, "status": "oom", "iter_s": ""} for i in range(2)]
     crashed.append({"id": "oom-2", "status": "crashed", "iter_s": "", "source_group": "other"})
     found = result(tmp_path, *ran, *crashed)
     assert found["fits"] == {"ran": 4, "ran_flagged": 0.25, "did_not_run": 3, "did_not_run_flagged": 2 / 3}
