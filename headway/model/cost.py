@@ -23,12 +23,13 @@ def cost(spec: ModelSpec, block: Block, sizes: Sizes, stack: Stack = HEADWAY) ->
     Saved bytes are what torch's autograd and the trainer's own functions keep (Korthikanti et al. 2022, §4.1, with
     fused attention): of every step its input. Headway's dropout keeps nothing: its backward draws the mask again.
     """
-    return of_kind(block.kind, num_held(block.parameters, sizes.tensor), Pieces(spec, sizes, stack))
+    summed = num_held(block.parameters, sizes.tensor) if stack.accumulate_bytes else 0
+    return of_kind(block.kind, summed, Pieces(spec, sizes, stack))
 
 
 @lru_cache(maxsize=256)  # pure; the players ask it for every operation of every rank
 def of_kind(kind: Kind, numel: int, pieces: Pieces) -> Cost:
-    """Cost of a block of that kind, of whose parameters a tensor rank holds `numel`."""
+    """Cost of a block of that kind, of whose parameters a tensor rank adds up the gradients of `numel`."""
     match kind:
         case "embedding":
             return total(_embedding(pieces))

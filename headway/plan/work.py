@@ -76,6 +76,14 @@ def work(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
             raise NotImplementedError(f"{operation}: not played yet")
 
 
+def among(plan: Plan, done: Work, rank: int) -> Work:
+    """What a pass does on another copy of its row, where it is `rank`'s: the same among other tensor ranks."""
+    if not done.edge:
+        return done
+    group = plan.layout.group(rank, "tensor")
+    return replace(done, edge=group_edge(group), group=group)
+
+
 def edge(source: int, target: int) -> str:
     """The edge of a message."""
     return f"{source}→{target}"

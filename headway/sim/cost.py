@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from headway.cluster.spec import Cluster, Ring, ring
+from headway.cluster.spec import Cluster, Link, Ring, ring
 from headway.model.exchange import Call, Collective
 from headway.model.pieces import Effort
 from headway.plan.price import price, waiting
@@ -19,15 +19,22 @@ def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:
     effort = Effort(work.products, work.attention, work.traffic, work.kernels)
     both = (price(cluster.device, work.again, dtype), price(cluster.device, effort, dtype, backward=work.backward))
     taken = sum((float(each.seconds) for each in both), 0.0)
-    if "→" in work.edge:
-        link = cluster.link(*work.group)
-        return Seconds(taken + link.call + link.latency + work.bytes / link.bandwidth)
-    if work.edge:
-        taken += collectives(work.calls, ring(cluster, work.group))
+    match way(work, cluster):
+        case Link() as link:
+            taken += link.call + link.latency + work.bytes / link.bandwidth
+        case Ring() as over:
+            taken += collectives(work.calls, over)
     if work.products:
         started = work.kernels + work.again.kernels, len(work.calls)
         taken += waiting(cluster.device, HEADWAY, taken, started, backward=work.backward)
     return Seconds(taken)
+
+
+def way(work: Work, cluster: Cluster) -> Link | Ring | None:
+    """What a message or the collectives of `work` go over; None where nothing is sent."""
+    if not work.edge:
+        return None
+    return cluster.link(*work.group) if "→" in work.edge else ring(cluster, work.group)
 
 
 def collectives(calls: Iterable[Call], over: Ring) -> Seconds:

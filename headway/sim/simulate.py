@@ -4,7 +4,7 @@ import numpy as np
 
 from headway.plan.memory import states
 from headway.plan.plan import Plan
-from headway.plan.work import Work, work
+from headway.plan.work import Work, among, work
 from headway.schedule import graph as graphs
 from headway.schedule.action import Kind, pack
 from headway.schedule.graph import Graph
@@ -14,9 +14,10 @@ from headway.schedule.row import Column, Times
 from headway.sim import cost, engine, holding
 from headway.sim.engine import Shared
 from headway.trace import Spans, Trace
-from headway.units import Bytes
+from headway.units import Bytes, Seconds
 
 _COMPUTE = LANES.index(Lane.COMPUTE)
+_PASSES = {Kind.FORWARD, Kind.BACKWARD}
 
 
 def simulate(plan: Plan, program: Program | None = None) -> Trace:
@@ -29,8 +30,8 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     first, kinds = _kinds(program)
     ranks_of = _ranks(plan)
     replicas = len(ranks_of)
-    works = [_works(plan, program, first, ranks_of[copy]) for copy in range(replicas)]
-    prices = np.array([[cost.seconds(w, plan.cluster, plan.train.precision) for w in of_copy] for of_copy in works])
+    works = _works(plan, program, first, ranks_of)
+    prices = _prices(plan, works)
     alike = not plan.cluster.shared_cores and bool(np.all(prices == prices[0]))
     played = 1 if alike else replicas
     graph = graphs.build(program, replicas=played)
@@ -67,10 +68,35 @@ def _kinds(program: Program) -> tuple[Column, Column]:
     return first, kinds
 
 
-def _works(plan: Plan, program: Program, first: Column, ranks: Column) -> list[Work]:
-    """What each kind of operation does on a copy of the rows, whose `ranks` are those of the pipeline."""
-    kinds = zip(ranks[program.ranks[first]].tolist(), program.operations[first], strict=True)
-    return [work(plan, program, rank, operation) for rank, operation in kinds]
+def _works(plan: Plan, program: Program, first: Column, ranks_of: Column) -> list[list[Work]]:
+    """For each copy of the rows: what each kind of operation does there.
+
+    A pass computes the same on every copy, among other tensor ranks.
+    """
+    operations, rows = list(program.operations[first]), program.ranks[first].tolist()
+    found: list[list[Work]] = []
+    for ranks in ranks_of.tolist():
+        each = []
+        for kind, (row, operation) in enumerate(zip(rows, operations, strict=True)):
+            if found and operation.action.kind in _PASSES:
+                each.append(among(plan, found[0][kind], ranks[row]))
+            else:
+                each.append(work(plan, program, ranks[row], operation))
+        found.append(each)
+    return found
+
+
+def _prices(plan: Plan, works: list[list[Work]]) -> Times:
+    """[copies, kinds]: seconds of each work; those that do the same over the same way are priced once."""
+    known: dict[tuple[object, ...], Seconds] = {}
+    found = np.empty((len(works), len(works[0])))
+    for copy, each in enumerate(works):
+        for kind, done in enumerate(each):
+            key = (kind, done.traffic, done.bytes, cost.way(done, plan.cluster))
+            if key not in known:
+                known[key] = cost.seconds(done, plan.cluster, plan.train.precision)
+            found[copy, kind] = known[key]
+    return found
 
 
 def _ranks(plan: Plan) -> Column:
