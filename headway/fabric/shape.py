@@ -78,7 +78,7 @@ class Shape:
 
     def __str__(self) -> str:
         """The family and what differs from it: `hpn segments=2`."""
-        base = FAMILIES.get(self.family, _PLAIN)
+        base = FAMILIES.get(self.family, PLAIN)
         values = (
             (field.name, getattr(self, field.name)) for field in dataclasses.fields(self) if field.name != "family"
         )
@@ -133,7 +133,7 @@ class Shape:
 
 _COUNTS = tuple(field.name for field in dataclasses.fields(Shape) if field.type is int)
 _MAY_BE_NONE = frozenset(("backup_hosts", "cores", "core_links"))
-_PLAIN = Shape(family="clos")
+PLAIN = Shape(family="clos")
 
 # Qian et al. 2024 (HPN, SIGCOMM): §5 and figure 7, table 1; the cores' number is read off figure 7.
 _HPN = Shape(
@@ -181,7 +181,7 @@ def parse(text: str) -> Shape:
     'hpn pods=2 segments=3'
     """
     name, *words = text.split() or [""]
-    base = _PLAIN if name == _PLAIN.family else family(name)
+    base = PLAIN if name == PLAIN.family else family(name)
     return changed(base, dict(word.partition("=")[::2] for word in words))
 
 

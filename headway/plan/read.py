@@ -15,7 +15,12 @@ from headway.errors import PlanError, nearest
 from headway.plan.job import Job
 
 T = TypeVar("T")
-_EXAMPLES = {"job file": "examples/stdlib.yaml", "cluster file": "examples/cluster.yaml"}
+What = Literal["job file", "cluster file", "fabric file"]
+_EXAMPLES: dict[What, str] = {
+    "job file": "examples/stdlib.yaml",
+    "cluster file": "examples/cluster.yaml",
+    "fabric file": "examples/fabric.yaml",
+}
 
 
 def job(path: Path, overrides: Iterable[str] = ()) -> Job:
@@ -26,7 +31,7 @@ def job(path: Path, overrides: Iterable[str] = ()) -> Job:
     return decode(Job, document, where=str(path))
 
 
-def mapping(path: Path, what: Literal["job file", "cluster file"] = "job file") -> dict[str, Any]:
+def mapping(path: Path, what: What = "job file") -> dict[str, Any]:
     """The mapping in a YAML file; scalars as in YAML 1.2, so `1e-4` is a number and `on` a word."""
     try:
         text = path.read_text(encoding="utf-8")
