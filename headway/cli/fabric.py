@@ -127,16 +127,24 @@ def _print(facts: "Facts") -> None:
 
 
 def _rows(facts: "Facts") -> list[tuple[str, str]]:
+    from headway.report.fabric import counted
+
     def hosts(active: int, spare: int) -> str:
-        return f"{active:,} hosts" + (f" + {spare:,} in reserve" if spare else "")
+        return counted(active, "host") + (f" + {spare:,} in reserve" if spare else "")
+
+    def gpus(number: int, *others: tuple[int, str]) -> str:
+        return f"{counted(number, 'GPU')} in {', '.join(counted(*each) for each in others)}"
 
     segment = hosts(facts.hosts_per_segment, facts.backup_hosts_per_segment)
     spare = f" + {facts.backup_gpus_per_segment} in reserve" if facts.backup_gpus_per_segment else ""
     rows = [
-        ("segment", f"{facts.gpus_per_segment:,} GPUs{spare}: {segment}, {facts.tors_per_segment} ToRs"),
-        ("pod", f"{facts.gpus_per_pod:,} GPUs in {facts.segments_per_pod} segments, {facts.aggs_per_pod} Aggs"),
-        ("total", f"{facts.gpus:,} GPUs in {facts.pods} pods, {hosts(facts.hosts, facts.backup_hosts)}"),
-        ("planes", f"{facts.planes}, of {facts.aggs_per_plane} Aggs each in a pod"),
+        (
+            "segment",
+            f"{counted(facts.gpus_per_segment, 'GPU')}{spare}: {segment}, {counted(facts.tors_per_segment, 'ToR')}",
+        ),
+        ("pod", gpus(facts.gpus_per_pod, (facts.segments_per_pod, "segment"), (facts.aggs_per_pod, "Agg"))),
+        ("total", f"{gpus(facts.gpus, (facts.pods, 'pod'))}, {hosts(facts.hosts, facts.backup_hosts)}"),
+        ("planes", f"{facts.planes}, of {counted(facts.aggs_per_plane, 'Agg')} each in a pod"),
         ("a GPU takes", f"{facts.links_per_gpu:.3f} links and {facts.switches_per_gpu:.4f} switches"),
     ]
     if facts.paths is not None:

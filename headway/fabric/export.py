@@ -24,8 +24,8 @@ def cables(fabric: Fabric) -> Iterator[str]:
 def slurm(fabric: Fabric) -> Iterator[str]:
     """Lines of a topology.conf for topology/tree: a switch for each segment, for each pod and for the cores.
 
-    The tree wants one switch above a node, so the ToRs of a segment are one, which is what a job is to stay under; nodes
-    are called host0, host1, … Raises PlanError for fabrics without pods.
+    The tree wants one switch above a node, so the ToRs of a segment are one: what a job is to stay under. Nodes are
+    called host0, host1, … Raises PlanError for pods without cores between them.
     """
     hosts: dict[int, list[int]] = defaultdict(list)
     pods: dict[int, set[int]] = defaultdict(set)
@@ -39,9 +39,7 @@ def slurm(fabric: Fabric) -> Iterator[str]:
         yield f"SwitchName=pod{pod} Switches=segment{_hostlist(sorted(segments))}"
     if len(pods) > 1:
         if not len(fabric.nodes(Tier.CORE)):
-            raise PlanError(
-                f"{fabric.name} has {len(pods)} pods without cores, which is no tree. Export them one by one."
-            )
+            raise PlanError(f"{fabric.name} has {len(pods)} pods and no cores, which is no tree. Export one by one.")
         yield f"SwitchName=core Switches=pod{_hostlist(sorted(pods))}"
 
 
