@@ -29,7 +29,7 @@ def fabric() -> None:
 
 
 @fabric.command(epilog="Fabrics: hpn, dcn+, single-tor, single-plane, rail-only. What each is: docs/fabric.md.")
-@click.argument("name", metavar="NAME | FILE.yaml")
+@click.argument("name", metavar="NAME | FILE")
 @click.option("--pods", type=int, metavar="N", help="Pods (of a family).  [1]")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another size, as segments=2; may repeat.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
@@ -46,7 +46,7 @@ def describe(
     cables: Path | None,
     slurm: Path | None,
 ) -> None:
-    """Draw the fabric NAME, or the one in FILE.yaml, and count it: tiers, ports, oversubscription, GPUs, paths.
+    """Draw the fabric NAME, or the one in FILE, and count it: tiers, ports, oversubscription, GPUs, paths.
 
     \b
     Example:
@@ -54,7 +54,8 @@ def describe(
       headway fabric describe dcn+ --pods 32
       headway fabric describe hpn --set segments=2 --set hosts=16 --svg small.svg --cables small.csv
 
-    Backup hosts are counted apart, and left out of oversubscription and of what a GPU takes.
+    FILE is YAML or SimAI's topology text. Backup hosts are counted apart, and left out of oversubscription and of what
+    a GPU takes.
     """
     from headway.cli.show import console, is_coloured, print_json, print_lines
     from headway.fabric import describe as facts_of

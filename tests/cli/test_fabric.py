@@ -1,5 +1,6 @@
 """headway fabric: what it prints and writes, and what it refuses."""
 
+import dataclasses
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -7,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from headway.cli.main import main
+from headway.fabric.shape import Shape
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "fabric.yaml")
 
@@ -37,6 +39,14 @@ def test_hpn_is_drawn_and_counted_within_80_columns(capsys):
         "assumption: No source gives the wiring of the cores.",
     ):
         assert text in words
+
+
+def test_the_page_about_fabrics_shows_what_is_printed_and_every_size(capsys):
+    page = (Path(EXAMPLE).parent.parent / "docs" / "fabric.md").read_text(encoding="utf-8")
+    printed = "\n".join(line.rstrip() for line in _said(capsys, "hpn").splitlines())
+    assert f"$ headway fabric describe hpn\n{printed}\n```" in page
+    sizes = [field.name for field in dataclasses.fields(Shape) if field.name != "family"]
+    assert page.partition("`--set` takes: `")[2].partition("`")[0].split() == sizes
 
 
 def test_json_is_one_document(capsys):

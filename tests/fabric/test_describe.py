@@ -126,6 +126,14 @@ def test_in_dcn_every_switch_on_the_way_chooses():
     assert facts.paths_of_pods == 64 * 64 * 4 * 16
 
 
+def test_a_fat_tree_of_48_ports_has_24_times_24_paths_between_pods():
+    """Table 1 gives its order as 48²."""
+    sizes = "hosts=24 gpus_per_host=1 nic_ports=1 nic_speed=400Gbps switch_ports=48"
+    facts = _facts(f"clos pods=48 segments=24 aggs=24 cores=576 core_links=24 {sizes}")
+    assert (facts.gpus, facts.tier(Tier.CORE).used_ports) == (48**3 // 4, 48)
+    assert (facts.paths, facts.paths_of_pods) == (24, 24 * 24)
+
+
 @pytest.mark.parametrize(("hash_", "paths"), [("port", 60 * 8), ("flow", 60 * 8 * 15)])
 def test_cores_that_hash_by_port_leave_the_choice_to_the_tor_and_the_agg(hash_, paths):
     """§7."""

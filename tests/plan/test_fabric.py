@@ -70,3 +70,27 @@ def test_what_is_wrong_in_a_file_is_one_clear_message(tmp_path, text, said):
 def test_sizes_are_not_set_where_each_switch_is_told():
     with pytest.raises(PlanError, match="tells each switch, so pods cannot be set"):
         fabric(str(EXAMPLE), sizes={"pods": "2"})
+
+
+def test_any_other_file_is_simais_topology(tmp_path):
+    (tmp_path / "Pod").write_text("2 1 0 1 1 H800\n1\n0 1 400Gbps 0.0005ms 0\n")
+    assert str(fabric("Pod", tmp_path)) == "Pod"
+    (tmp_path / "hpn").write_text("a file that is called as a family does not hide it")
+    assert fabric("hpn", tmp_path).num_gpus == 16_320
+    with pytest.raises(PlanError, match="Pod tells each link, so pods cannot be set"):
+        fabric("Pod", tmp_path, {"pods": "2"})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"\xff\xfe", "is not text in UTF-8"), (b"hello", "line 1 is no head of a SimAI topology")]
+)
+def test_a_file_that_is_neither_is_refused(tmp_path, content, said):
+    (tmp_path / "thing").write_bytes(content)
+    with pytest.raises(PlanError, match=said):
+        fabric("thing", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_a_name_that_no_path_can_have_is_no_fabric(name):
+    with pytest.raises(PlanError, match="no fabric is called"):
+        fabric(name)
