@@ -36,6 +36,7 @@ def fabric() -> None:
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write the picture as SVG, too.")
 @click.option("--cables", type=_FILE, metavar="FILE", help="Write the list of cables as CSV, too.")
 @click.option("--slurm", type=_FILE, metavar="FILE", help="Write Slurm's topology.conf, too.")
+@click.option("--nccl", type=_FILE, metavar="FILE", help="Write rails and planes for NCCL (NCCL_IB_HCA), too.")
 def describe(
     *,
     name: str,
@@ -43,8 +44,7 @@ def describe(
     changes: tuple[str, ...],
     as_json: bool,
     svg: Path | None,
-    cables: Path | None,
-    slurm: Path | None,
+    **exports: Path | None,
 ) -> None:
     """Draw the fabric NAME, or the one in FILE, and count it: tiers, ports, oversubscription, GPUs, paths.
 
@@ -67,9 +67,9 @@ def describe(
     facts = facts_of.describe(built)
     if svg:
         _write_svg(svg, built, facts)
-    for path, lines in ((cables, export.cables), (slurm, export.slurm)):
+    for kind, path in exports.items():
         if path:
-            _write(path, lines(built))
+            _write(path, export.KINDS[kind](built))
     if as_json:
         print_json(facts_of.document(facts))
         return

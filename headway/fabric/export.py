@@ -1,7 +1,7 @@
-"""What others read of a fabric: a list of its cables as CSV, Slurm's topology.conf."""
+"""What others read of a fabric: its cables as CSV, Slurm's topology.conf, the rails and planes of NCCL's cards."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -43,6 +43,26 @@ def slurm(fabric: Fabric) -> Iterator[str]:
         yield f"SwitchName=core Switches=pod{_hostlist(sorted(pods))}"
 
 
+def nccl(fabric: Fabric) -> Iterator[str]:
+    """The line of an environment file that tells NCCL the rail and plane of each port of a host's cards.
+
+    `NCCL_IB_HCA==card:port:rail:plane,…`, where cards are mlx5_0, mlx5_1, … in the order of GPUs and ports, each with
+    one port, as a driver lists them. Raises PlanError where hosts differ.
+    """
+    links = fabric.links(Tier.GPU)
+    links = links[np.lexsort((fabric.lower_port[links], fabric.lower[links]))]
+    gpus, tors = fabric.lower[links], fabric.upper[links]
+    ports = np.stack([gpus % fabric.gpus_per_host, fabric.rail[gpus], fabric.plane[tors]])
+    hosts = fabric.num_gpus // fabric.gpus_per_host
+    each = ports[:, : len(links) // hosts]
+    if each.shape[1] * hosts != len(links) or (ports != np.tile(each, hosts)).any():
+        raise PlanError(
+            f"the hosts of {fabric.name} differ in rails or planes, so no line fits all. Export parts of it."
+        )
+    cards = (f"mlx5_{card}:1:{rail}:{plane}" for card, (_, rail, plane) in enumerate(each.T.tolist()))
+    yield f"NCCL_IB_HCA=={','.join(cards)}"
+
+
 def _hostlist(values: list[int]) -> str:
     """Numbers as Slurm writes them: `3`, `[0-3,8]`."""
     runs: list[list[int]] = []
@@ -53,3 +73,6 @@ def _hostlist(values: list[int]) -> str:
             runs.append([value, value])
     texts = [f"{low}" if low == high else f"{low}-{high}" for low, high in runs]
     return texts[0] if len(values) == 1 else f"[{','.join(texts)}]"
+
+
+KINDS: dict[str, Callable[[Fabric], Iterator[str]]] = {"cables": cables, "slurm": slurm, "nccl": nccl}

@@ -68,11 +68,12 @@ def test_each_fabric_can_be_described(capsys, name):
 
 
 def test_the_picture_the_cables_and_slurms_tree_are_written(capsys, tmp_path):
-    files = {option: tmp_path / option for option in ("svg", "cables", "slurm")}
+    files = {option: tmp_path / option for option in ("svg", "cables", "slurm", "nccl")}
     options = [word for option, path in files.items() for word in (f"--{option}", str(path))]
     _said(capsys, EXAMPLE, *options)
     assert "Fabric: two-racks" in next(ElementTree.fromstring(files["svg"].read_text()).iter()).findtext("{*}title")
     assert len(files["cables"].read_text().splitlines()) == 1 + 144 + 64
+    assert files["nccl"].read_text().startswith("NCCL_IB_HCA==mlx5_0:1:0:0,mlx5_1:1:0:1,")
     assert files["slurm"].read_text().startswith("SwitchName=segment0 Nodes=host[0-3]\n")
 
 

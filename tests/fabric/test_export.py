@@ -50,6 +50,28 @@ def test_slurm_sees_pods_below_the_cores():
     ]
 
 
+def test_nccl_is_told_the_rail_and_the_plane_of_each_port():
+    told = "".join(export.nccl(named("hpn segments=1 hosts=2")))
+    first = "NCCL_IB_HCA==mlx5_0:1:0:0,mlx5_1:1:0:1,mlx5_2:1:1:0,mlx5_3:1:1:1,"
+    assert told.startswith(first)
+    assert told.endswith(",mlx5_14:1:7:0,mlx5_15:1:7:1")
+
+
+def test_without_rails_and_planes_all_ports_are_on_the_first():
+    assert set("".join(export.nccl(named("dcn+"))).partition("==")[2].replace("mlx5_", "").split(",")) == {
+        f"{card}:1:0:0" for card in range(16)
+    }
+
+
+def test_hosts_that_differ_have_no_common_line():
+    tors = Switches(names="tor-[0-1]", tier="tor"), Switches(names="other", tier="tor", plane=1)
+    homes = Segment(hosts=0, rails=(("tor-0",),)), Segment(hosts=1, rails=(("tor-1", "other"),))
+    for segments in (homes, (homes[0], Segment(hosts=1, rails=(("other",),)))):
+        told = Blueprint(name="mixed", switches=tors, segments=segments)
+        with pytest.raises(PlanError, match="the hosts of mixed differ in rails or planes"):
+            list(export.nccl(build_told(told)))
+
+
 def test_pods_that_nothing_joins_are_no_tree():
     told = Blueprint(
         name="two islands",
