@@ -1,17 +1,19 @@
 """A fabric drawn as lines of styled text: planes of cores and Aggs, and the rails, ToRs and GPUs of one segment."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from headway.fabric.describe import Facts, TierFacts
-from headway.fabric.fabric import Column, Fabric, Tier
+from headway.fabric.fabric import Fabric, Tier
 from headway.report import palette
 from headway.report.diagram import Line, Piece
 from headway.report.ranges import numbers
 
 _LABEL, _WIDEST, _MOST_CELLS, _LEAST = 6, 96, 16, 4  # columns of the label and of the picture; cells of a row, columns
 _MOST_PLANES = 4
+_NAMED = 12  # columns of a cell that says ToR beside its number
 
 
 def draw(fabric: Fabric, facts: Facts, columns: int, *, coloured: bool) -> tuple[Line, ...]:
@@ -57,53 +59,67 @@ def _between(facts: Facts, tier: Tier) -> list[Line]:
 
 
 def _segment(fabric: Fabric, facts: Facts, width: int, *, coloured: bool) -> list[Line]:
-    """The largest segment: the ToRs of each rail, and the GPUs of a host below them."""
-    tors, gpus = fabric.nodes(Tier.TOR), np.arange(fabric.num_gpus)
-    place = int(np.bincount(fabric.segment[gpus[~fabric.backup]]).argmax())
-    tors = tors[fabric.segment[tors] == place]
-    first = int(np.flatnonzero((fabric.segment[gpus] == place) & ~fabric.backup)[0]) // facts.gpus_per_host
-    host = np.arange(first * facts.gpus_per_host, (first + 1) * facts.gpus_per_host)
-    rails = np.unique(fabric.rail[host]).tolist()
-    widest = max(1, min(width // _LEAST, _MOST_CELLS))
-    per_rail = [tors[fabric.rail[tors] == rail] for rail in rails]
-    fit = max(1, widest // max(1, *(len(each) for each in per_rail), 1))
-    shown = rails if len(rails) <= fit else rails[: max(1, fit - 1)]
-    more = "" if len(shown) == len(rails) else f"… {len(rails) - len(shown)} more rails"
-    below = [numbers((host[fabric.rail[host] == rail] - host[0]).tolist(), ",") for rail in shown]
-    cell = _cell(width, per_rail[: len(shown)])
-    wide = [cell * max(1, len(each)) for each in per_rail[: len(shown)]]
-    lines = [_tors(fabric, per_rail[: len(shown)], cell, coloured=coloured, more=more)]
-    if len(rails) > 1:
-        lines.insert(0, _words("", [f"rail {rail}" for rail in shown], wide))
-    nics = " + ".join(map(str, facts.nic_ports))
+    """The largest segment: the ToRs of each rail that fit, and the GPUs of a host below them."""
+    rails = _rails(fabric)
+    most = max(len(rail.tors) for rail in rails)
+    least = len(f"[{most - 1}] ")
+    if most * len(rails) > min(width // least, _MOST_CELLS):
+        width -= len("… 10 more rails")  # what follows the ToRs that fit
+    room = max(1, min(width // least, _MOST_CELLS))
+    shown = rails[: max(1, room // most)]
+    cell = max(least, width // sum(min(room, len(rail.tors)) for rail in shown))
+    wide = [cell * min(room, len(rail.tors)) for rail in shown]
     spare = f" and {facts.backup_hosts_per_segment} in reserve" if facts.backup_hosts_per_segment else ""
     segments = f"one of {facts.segments} segments" if facts.segments > 1 else "the one segment"
     return [
-        *lines,
-        _edge(f"{nics} from each GPU"),
-        _words("GPU", [f"GPU {text}" for text in below], wide),
+        *([_words("", [f"rail {rail.number}" for rail in shown], wide)] if len(rails) > 1 else []),
+        _tors(fabric, rails, len(shown), room, cell, coloured=coloured),
+        _edge(f"{' + '.join(map(str, facts.nic_ports))} from each GPU"),
+        _words("GPU", [f"GPU {numbers(rail.gpus, ',')}" for rail in shown], wide),
         (
             Piece(
-                " " * _LABEL + f"in each of {counted(facts.hosts_per_segment, 'host')}{spare}; {segments}",
-                palette.FAINT,
+                f"{'':{_LABEL}}in each of {counted(facts.hosts_per_segment, 'host')}{spare}; {segments}", palette.FAINT
             ),
         ),
     ]
 
 
-def _tors(fabric: Fabric, per_rail: Sequence[Column], cell: int, *, coloured: bool, more: str) -> Line:
+@dataclass(frozen=True, slots=True)
+class _Rail:
+    """A rail of a segment: its ToRs, and which GPUs of a host are on it."""
+
+    number: int
+    tors: list[int]
+    gpus: list[int]
+
+
+def _rails(fabric: Fabric) -> list[_Rail]:
+    """Those of the segment with most active GPUs, as the cards of its first host see them."""
+    segment, per_host = fabric.segment[: fabric.num_gpus], fabric.gpus_per_host
+    place = int(np.bincount(segment[~fabric.backup]).argmax())
+    first = int(np.flatnonzero((segment == place) & ~fabric.backup)[0]) // per_host * per_host
+    host = fabric.lower // per_host * per_host == first
+    reached, ports = fabric.upper[host], fabric.rail[fabric.lower[host]]
+    rails = fabric.rail[first : first + per_host]
+    return [
+        _Rail(rail, np.unique(reached[ports == rail]).tolist(), np.flatnonzero(rails == rail).tolist())
+        for rail in np.unique(rails).tolist()
+    ]
+
+
+def _tors(fabric: Fabric, rails: Sequence[_Rail], shown: int, room: int, cell: int, *, coloured: bool) -> Line:
+    """The ToRs of the first `shown` rails, up to `room` of each, and what is left out."""
     pieces = [Piece(Tier.TOR.label.ljust(_LABEL), "bold")]
-    for tors in per_rail:
-        for number, tor in enumerate(tors.tolist()):
-            text = f"{number}" if cell < len("plane 0 ") + 4 else f"ToR {number}"
-            style = palette.plane(int(fabric.plane[tor]))
-            pieces += [Piece(_boxed(text, cell - 1, coloured=coloured), style if coloured else ""), Piece(" ")]
-    return (*pieces, Piece(more, palette.FAINT)) if more else tuple(pieces)
-
-
-def _cell(width: int, per_rail: Sequence[Column]) -> int:
-    """Columns of a ToR, so that those of all rails shown fill the width."""
-    return max(_LEAST, width // max(1, sum(len(each) for each in per_rail)))
+    for rail in rails[:shown]:
+        for number, tor in enumerate(rail.tors[:room]):
+            text = f"ToR {number}" if cell >= _NAMED else f"{number}"
+            style = palette.plane(int(fabric.plane[tor])) if coloured else ""
+            pieces += [Piece(_boxed(text, cell - 1, coloured=coloured), style), Piece(" ")]
+    if more := len(rails) - shown:
+        pieces.append(Piece(f"… {more} more {'rail' if more == 1 else 'rails'}", palette.FAINT))
+    elif (more := max(len(rail.tors) for rail in rails) - room) > 0:
+        pieces.append(Piece(f"… {more} more", palette.FAINT))
+    return tuple(pieces)
 
 
 def _row(label: str, texts: Sequence[str], styles: Sequence[str], width: int, *, coloured: bool) -> Line:
@@ -134,8 +150,5 @@ def _links(facts: TierFacts) -> str:
 
 
 def _over(facts: TierFacts) -> str:
-    return (
-        "not oversubscribed"
-        if facts.oversubscription in {None, 1.0}
-        else f"oversubscribed {ratio(facts.oversubscription)}"
-    )
+    over = facts.oversubscription
+    return "not oversubscribed" if over is None or over <= 1 else f"oversubscribed {ratio(over)}"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headway.fabric.blueprint import Blueprint, Segment, Switches, build
 from headway.fabric.describe import describe
 from headway.fabric.topologies import named
 from headway.report.fabric import draw, ratio
@@ -51,7 +52,27 @@ def test_of_many_planes_a_few_are_drawn_and_the_others_counted():
 
 def test_of_many_rails_those_that_fit_are_drawn_and_the_others_counted():
     lines = _text(_picture("hpn segments=1", columns=40))
-    assert any(line.endswith("more rails") for line in lines)
+    assert lines[5].endswith("… 6 more rails")
+    assert max(map(len, lines)) <= 70
+
+
+def test_of_many_tors_of_a_rail_those_that_fit_are_drawn_and_the_others_counted():
+    lines = _text(_picture("clos nic_ports=20 tors=20"))
+    assert lines[2].endswith(" [9 ] [10] … 9 more")
+    assert len(lines[2]) <= 80
+
+
+def test_a_tor_of_two_rails_is_drawn_in_both():
+    told = Blueprint(
+        name="shared",
+        gpus_per_host=2,
+        switches=(Switches(names="tor", tier="tor"),),
+        segments=(Segment(hosts=0, rails=(("tor",), ("tor",))),),
+    )
+    fabric = build(told)
+    lines = _text(draw(fabric, describe(fabric), 80, coloured=False))
+    assert lines[0].split() == ["rail", "0", "rail", "1"]
+    assert lines[1].count("ToR 0") == 2
 
 
 @pytest.mark.parametrize("columns", [1, 20, 40, 79, 80, 300])
