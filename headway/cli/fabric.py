@@ -145,7 +145,11 @@ def _rows(facts: "Facts") -> list[tuple[str, str]]:
         ),
         ("pod", gpus(facts.gpus_per_pod, (facts.segments_per_pod, "segment"), (facts.aggs_per_pod, "Agg"))),
         ("total", f"{gpus(facts.gpus, (facts.pods, 'pod'))}, {hosts(facts.hosts, facts.backup_hosts)}"),
-        ("planes", f"{facts.planes}, of {counted(facts.aggs_per_plane, 'Agg')} each in a pod"),
+        *(
+            [("planes", f"{facts.planes}, of {counted(facts.aggs_per_plane, 'Agg')} each in a pod")]
+            if facts.links["tor"]
+            else []
+        ),
         ("a GPU takes", f"{facts.links_per_gpu:.3f} links and {facts.switches_per_gpu:.4f} switches"),
     ]
     if facts.paths is not None:

@@ -15,6 +15,7 @@ from headway.units import parse_bandwidth
 
 _TIERS = {"tor": Tier.TOR, "agg": Tier.AGG, "core": Tier.CORE}
 _MOST_NAMES = 2**17  # switches or hosts of one entry
+_NAME = re.compile(r"[\w.:/+-]+")  # what a CSV needs no quotes for
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 
 
@@ -70,6 +71,8 @@ def build(told: Blueprint) -> Fabric:
     Raises PlanError: an unknown switch, a host or a ToR in two segments, hosts left out, links between wrong tiers, a
     switch that lacks ports.
     """
+    if not told.name or not told.name.isprintable():
+        raise PlanError(f"a fabric's name is {told.name!r}. Use letters that can be printed.")
     if told.gpus_per_host < 1:
         raise PlanError(f"{told.name}: gpus_per_host is {told.gpus_per_host}. Use 1 or more.")
     number, tiers, planes, ports, rates = _switches(told)
@@ -144,6 +147,10 @@ def _switches(told: Blueprint) -> tuple[dict[str, int], Column, Column, Column, 
             raise PlanError(f"{told.name}: {each.names} is on plane {each.plane}. Count planes from 0.")
         names = expand(each.names)
         for name in names:
+            if not _NAME.fullmatch(name):
+                raise PlanError(
+                    f"{told.name}: '{name[:60]}' is no name of a switch. Use letters, digits and . : / _ + -."
+                )
             if name in number:
                 raise PlanError(f"{told.name}: the switch {name} stands twice. Name it once.")
             number[name] = len(number)
