@@ -81,6 +81,17 @@ def show_bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def show_rate(value: float) -> str:
+    """Bytes per second as the bits per second that networks are sold by; `parse_bandwidth` reads it.
+
+    >>> show_rate(50e9), show_rate(12.5e6)
+    ('400Gbps', '100Mbps')
+    """
+    bits = value * 8
+    name, size = next(((n, s) for n, s in (("G", 1e9), ("M", 1e6), ("K", 1e3)) if bits >= s), ("", 1.0))
+    return f"{bits / size:g}{name}bps"
+
+
 def show_seconds(value: float) -> str:
     """Seconds for people, with a fitting prefix.
 

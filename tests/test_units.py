@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import PlanError
-from headway.units import Dtype, parse_bandwidth, parse_bytes, show_bytes, show_count, show_seconds
+from headway.units import Dtype, parse_bandwidth, parse_bytes, show_bytes, show_count, show_rate, show_seconds
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,8 @@ def test_a_dtype_knows_its_bytes(dtype, size):
 def test_every_dtype_has_a_size_and_a_wide_type_of_four_bytes_at_least():
     assert all(dtype.bytes > 0 for dtype in Dtype)
     assert [dtype.wide for dtype in Dtype] == [Dtype.FLOAT32, Dtype.FLOAT64, *[Dtype.FLOAT32] * 3]
+
+
+@pytest.mark.parametrize("text", ["400Gbps", "1.5Gbps", "100Mbps", "64Kbps", "51200Gbps", "8bps"])
+def test_a_rate_is_shown_as_it_is_read(text):
+    assert show_rate(parse_bandwidth(text)) == text

@@ -21,6 +21,7 @@ _VERBS = {
     "generate": ("headway.cli.generate:generate", "Write text from a run's weights."),
     "compare": ("headway.cli.compare:compare", "Lay a run's prediction beside its measurement."),
     "validate": ("headway.cli.validate:validate", "Lay predictions beside what others measured."),
+    "fabric": ("headway.cli.fabric:fabric", "Describe a training network: HPN, its rivals, or your own."),
     "checkpoint": ("headway.cli.checkpoint:checkpoint", "Look into checkpoints, and check their bytes."),
     "data": ("headway.cli.data:data", "Make a token file (.bin and .idx) from texts, and look into one."),
 }

@@ -15,7 +15,13 @@ from headway.errors import PlanError, nearest
 from headway.plan.job import Job
 
 T = TypeVar("T")
-_EXAMPLES = {"job file": "examples/stdlib.yaml", "cluster file": "examples/cluster.yaml"}
+What = Literal["job file", "cluster file", "fabric file"]
+_EXAMPLES: dict[What, str] = {
+    "job file": "examples/stdlib.yaml",
+    "cluster file": "examples/cluster.yaml",
+    "fabric file": "examples/fabric.yaml",
+}
+_MOST_VALUES = 1_000_000  # of a document; one of 2**17 hosts told one by one has fewer
 
 
 def job(path: Path, overrides: Iterable[str] = ()) -> Job:
@@ -26,7 +32,7 @@ def job(path: Path, overrides: Iterable[str] = ()) -> Job:
     return decode(Job, document, where=str(path))
 
 
-def mapping(path: Path, what: Literal["job file", "cluster file"] = "job file") -> dict[str, Any]:
+def mapping(path: Path, what: What = "job file") -> dict[str, Any]:
     """The mapping in a YAML file; scalars as in YAML 1.2, so `1e-4` is a number and `on` a word."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -44,8 +50,14 @@ def mapping(path: Path, what: Literal["job file", "cluster file"] = "job file") 
         raise PlanError(f"{path} is not YAML{place}: {error.problem}. Quote words that hold braces.") from None
     except (yaml.YAMLError, ValueError) as error:
         raise PlanError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
+    except RecursionError:
+        raise PlanError(
+            f"{path} is nested too deeply to be read. Write lists and mappings a few levels deep."
+        ) from None
     if document is None:
         return {}
+    if _num_values(document, {}) > _MOST_VALUES:
+        raise PlanError(f"{path} stands for more than {_MOST_VALUES:,} values. Use fewer aliases (*name).")
     if not isinstance(document, dict):
         raise PlanError(
             f"{path} holds a {type(document).__name__}, not a mapping of sections like `train: {{steps: 20}}`."
@@ -66,6 +78,17 @@ def decode(kind: type[T], document: Mapping[str, Any], where: str) -> T:
         return TypeAdapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         raise PlanError(f"{where}: {_explain(error)}") from None
+
+
+def _num_values(value: object, counted: dict[int, int]) -> int:
+    """Values that a document stands for with its aliases written out; `counted`: of lists and mappings seen."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in counted:
+        counted[id(value)] = 0  # of what holds itself
+        inside = value.values() if isinstance(value, dict) else value
+        counted[id(value)] = 1 + sum(_num_values(each, counted) for each in inside)
+    return counted[id(value)]
 
 
 def _override(document: dict[str, Any], text: str) -> None:

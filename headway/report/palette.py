@@ -42,6 +42,12 @@ def category(name: str) -> str:
     return f"#{_CATEGORIES.get(name, _STONE)}"
 
 
+def plane(number: int, *, deep: bool = False) -> str:
+    """Rich's style of a switch on a plane of a network: light, or deep for those higher up."""
+    light, dark = _HUES[number % len(_HUES)]
+    return f"bold #{_PAPER} on #{dark}" if deep else f"#{_INK} on #{light}"
+
+
 def style(action: Action, chunk: int = 0, chunks: int = 1) -> str:
     """Rich's style of a block: `#ink on #background`."""
     depth = chunk / (chunks - 1) if chunks > 1 else 0.0

@@ -9,7 +9,7 @@ from headway.cli.main import main
 from headway.plan.plan import digest, read
 
 FOLDER = Path(__file__).parents[2] / "examples"
-EXAMPLES = sorted(set(FOLDER.glob("*.yaml")) - {FOLDER / "cluster.yaml"})
+EXAMPLES = sorted(set(FOLDER.glob("*.yaml")) - {FOLDER / "cluster.yaml", FOLDER / "fabric.yaml"})
 
 
 @pytest.fixture(autouse=True)

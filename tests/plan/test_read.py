@@ -154,3 +154,21 @@ def test_bytes_that_are_no_text_are_no_job_file(tmp_path):
     (tmp_path / "job.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PlanError, match=r"job\.yaml is not text in UTF-8"):
         read.job(tmp_path / "job.yaml")
+
+
+def test_a_document_that_stands_for_a_billion_values_by_its_aliases_is_refused_at_once(tmp_path):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    with pytest.raises(PlanError, match=r"job\.yaml stands for more than 1,000,000 values. Use fewer aliases"):
+        _job(tmp_path, "\n".join(lines))
+
+
+def test_a_document_that_is_nested_without_end_is_refused(tmp_path):
+    with pytest.raises(PlanError, match=r"job\.yaml is nested too deeply to be read"):
+        _job(tmp_path, f"model: {'[' * 5000}{']' * 5000}")
+    with pytest.raises(PlanError, match=r"circular data"):
+        _job(tmp_path, "data: &a {path: *a}")
+
+
+def test_a_few_aliases_are_what_they_stand_for(tmp_path):
+    assert _job(tmp_path, "train: {steps: &n 7, microbatch: 1, global_batch: *n}").train.global_batch == 7

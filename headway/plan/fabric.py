@@ -1,0 +1,79 @@
+"""A fabric by its name, by a shape's text, or from a file: YAML, or SimAI's topology text."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.errors import PlanError
+from headway.fabric import blueprint, shape, simai, topologies
+from headway.fabric.blueprint import Blueprint, Bundle, Segment, Switches
+from headway.fabric.fabric import Fabric
+from headway.fabric.shape import Shape
+from headway.plan import read
+
+_LISTS = {"switches": Switches, "segments": Segment, "links": Bundle}
+
+
+def fabric(wanted: str, folder: Path = Path(), sizes: Mapping[str, str] | None = None) -> Fabric:
+    """The fabric that `wanted` names: `hpn`, `hpn segments=2`, or a file in `folder`; `sizes` differ from it.
+
+    A YAML file holds the fields of a Shape beside `family`, or those of a Blueprint; any other is SimAI's topology
+    text. Raises PlanError for what is wrong.
+    """
+    if not wanted.endswith((".yaml", ".yml")):
+        if _is_file(folder / wanted) and not _is_shape(wanted):
+            _refuse_sizes(wanted, "each link", sizes)
+            return simai.parse(_text(folder / wanted), wanted)
+        return topologies.build(shape.changed(shape.parse(wanted), dict(sizes or {})))
+    document = read.mapping(folder / wanted, "fabric file")
+    if "family" in document:
+        return topologies.build(shape.changed(_shape(document, wanted), dict(sizes or {})))
+    if "switches" not in document:
+        raise PlanError(
+            f"{wanted} tells no fabric. Give it `family: hpn` and sizes that differ, or switches, segments and links."
+        )
+    _refuse_sizes(wanted, "each switch", sizes)
+    return blueprint.build(_blueprint(document, wanted))
+
+
+def _is_shape(wanted: str) -> bool:
+    return wanted.partition(" ")[0] in {*shape.FAMILIES, shape.PLAIN.family}
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or holds what no path can
+        return False
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise PlanError(f"{path} is not text in UTF-8. Give the path of a fabric file.") from None
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read ({error.strerror}). Give the path of a fabric file.") from None
+
+
+def _refuse_sizes(wanted: str, told: str, sizes: Mapping[str, str] | None) -> None:
+    if sizes:
+        raise PlanError(f"{wanted} tells {told}, so {next(iter(sizes))} cannot be set. Change the file.")
+
+
+def _shape(document: dict[str, Any], where: str) -> Shape:
+    base = shape.PLAIN if document["family"] == shape.PLAIN.family else shape.family(str(document["family"]))
+    return read.decode(Shape, {**dataclasses.asdict(base), **document}, where)
+
+
+def _blueprint(document: dict[str, Any], where: str) -> Blueprint:
+    parts: dict[str, Any] = {}
+    for name, kind in _LISTS.items():
+        entries = document.get(name) or []
+        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+            raise PlanError(f"{where}: {name} is no list of mappings. Write one entry a line, like - {{…}}.")
+        parts[name] = tuple(read.decode(kind, each, f"{where}: {name} {n}") for n, each in enumerate(entries))
+    rest = {key: value for key, value in document.items() if key not in _LISTS}
+    head = read.decode(Blueprint, {"name": Path(where).stem, **rest, **{name: [] for name in _LISTS}}, where)
+    return dataclasses.replace(head, **parts)
