@@ -45,7 +45,7 @@ def test_gated_feed_forwards_and_shared_keys_make_a_llama(tmp_path, changes, fam
 
 @pytest.mark.parametrize(("text", "dtype"), [("fp8", Dtype.FLOAT8), ("bf16", Dtype.BFLOAT16), ("fp16", Dtype.FLOAT16)])
 def test_the_precision_is_that_of_matrix_products(tmp_path, text, dtype):
-    assert outlined(tmp_path, precision=text).products == dtype
+    assert outlined(tmp_path, precision=text, gpu="H100").products == dtype
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,8 @@ def test_the_precision_is_that_of_matrix_products(tmp_path, text, dtype):
         ({"cp": 2, "n_gpus": 16}, "context", 2),
         ({"recompute": "op-level"}, "recompute", "op-level"),
         ({"schedule": "GPipe"}, "schedule", "gpipe"),
+        ({"pp": 1, "dp": 4, "gbs": 32, "vpp": 4}, "chunks", 1),
+        ({"schedule": "zb-v", "vpp": ""}, "chunks", 2),
         ({"gbs": 17, "mbs": 8, "dp": 2, "grad_accum": ""}, None, "inconsistent batch"),
         ({"gbs": 1601, "mbs": 2, "dp": 2}, "microbatches", 400),
         ({"grad_accum": 5}, None, "inconsistent batch"),
@@ -113,6 +115,13 @@ def test_models_need_not_say_what_their_kind_implies(tmp_path):
         ({"attention": "", "framework": "homemade"}, "no attention"),
         ({"iter_s": ""}, "no published time"),
         ({"missing": "vpp"}, "no vpp"),
+        ({"schedule": "zb-v"}, "zb-v with vpp 1"),
+        ({"schedule": "gpipe", "vpp": 2}, "gpipe with vpp 2"),
+        ({"precision": "fp8"}, "no fp8 on A100-80GB"),
+        ({"precision": "bf16", "gpu": "V100-32GB"}, "no bf16 on V100-32GB"),
+        ({"tp": 3, "n_gpus": 12}, "tp does not divide heads"),
+        ({"cp": 3, "n_gpus": 24}, "cp does not divide seq_len"),
+        ({"zero_stage": 3, "zero_group": 4}, "zero_group does not divide dp × cp"),
         ({"missing": "cp", "dp": ""}, "no cp"),
         ({"missing": "inconsistent_batch"}, "inconsistent batch"),
     ],
