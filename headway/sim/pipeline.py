@@ -91,7 +91,6 @@ class _Rows:
 @lru_cache(maxsize=512)
 def _rows(family: str, pipeline: int, microbatches: int, chunks: int) -> _Rows:
     schedule = passes.add_messages(families.build(family, pipeline=pipeline, microbatches=microbatches, chunks=chunks))
-    graph = graphs.build(Program(schedule))
     if others := schedule.kinds - set(_PASSES) - SENDS - RECEIVES:
         raise PlanError(f"schedule {family} is not predicted yet: it has {' and '.join(sorted(others))} in its rows.")
     graph = graphs.build(Program(schedule))

@@ -155,7 +155,7 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     there, back = _priced(outline, cost.forward), _priced(outline, cost.backward, backward=True)
     calls = exchanges.forward(outline.model, one, outline.sizes), exchanges.backward(outline.model, one, outline.sizes)
     forward = {**_times(there), "tensor exchange": _tensor(outline, there, calls[0])}
-    backward = {**_times(back), "tensor exchange": _tensor(outline, back, calls[1])}
+    backward = {**_times(back), "tensor exchange": _tensor(outline, back, calls[1], backward=True)}
     saved, again = int(cost.saved), 0
     if kind == "layer":
         if outline.context > 1:
@@ -187,7 +187,7 @@ def _times(priced: Price) -> dict[str, float]:
     return {"products": priced.products, "attention": priced.attention, "memory traffic": priced.traffic}
 
 
-def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...]) -> float:
+def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...], *, backward: bool = False) -> float:
     """The collectives of tensor ranks, as far as they are not behind products.
 
     What overlaps a product leaves the first of t pieces, or what takes longer than the products.
@@ -195,11 +195,18 @@ def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...]) -> float:
     if outline.tensor == 1:
         return 0.0
     over, overlaps = outline.inside(outline.tensor, stride=1), outline.stack.overlaps
-    if "regathers" in overlaps and len(calls) % 3 == 0:
-        calls = tuple(call for place, call in enumerate(calls) if place % 3)  # of each three the first gathers again
+    if "regathers" in overlaps and backward:
+        calls = _gathered_once(calls)
     hidden = [call for call in calls if "sums" in overlaps or call.kind == "all_gather"] if "tensor" in overlaps else []
     behind = collectives(hidden, over)
     return collectives(calls, over) - behind + max(behind / outline.tensor, behind - priced.products)
+
+
+def _gathered_once(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """A backward's calls less those that gather once more what a product took, one for each sum that is scattered."""
+    again = sum(call.kind == "reduce_scatter" for call in calls)
+    gathers = [place for place, call in enumerate(calls) if call.kind == "all_gather"][:again]
+    return tuple(call for place, call in enumerate(calls) if place not in gathers)
 
 
 def _context(outline: Outline, there: Price, back: Price) -> tuple[float, float]:

@@ -177,3 +177,16 @@ def test_a_schedule_that_moves_activations_or_weights_is_refused_by_name():
     for schedule in ("bpipe", "pipedream"):
         with pytest.raises(PlanError, match=f"schedule {schedule} is not predicted yet"):
             estimate(dataclasses.replace(WHOLE, schedule=schedule, data=1))
+
+
+def test_only_a_backward_gathers_again_so_that_a_forward_hides_none_of_its_gathers():
+    """Korthikanti et al. 2022, §4.2.2: of what a layer exchanges two of six gathers go behind a product, of a head one."""
+    cut = dataclasses.replace(WHOLE, sequence_parallel=True)
+    behind = dataclasses.replace(cut, stack=dataclasses.replace(EVEN, overlaps=frozenset({"regathers"})))
+    all_of_it = dataclasses.replace(cut, stack=dataclasses.replace(EVEN, overlaps=frozenset()))
+    one = stages.exchange(cut.inside(8, stride=1), "all_gather", 2048 * 12288 * 2)
+    some, most = (stages.stages(outline) for outline in (behind, all_of_it))
+    for way, hidden in (("forward", (0, 0)), ("backward", (2 * 12, 2 * 12 + 1))):
+        for stage, count in ((0, hidden[0]), (-1, hidden[1])):
+            parts = [getattr(each, way)[stage].parts["tensor exchange"] for each in (some, most)]
+            assert parts[1] - parts[0] == pytest.approx(count * one, abs=1e-9)
