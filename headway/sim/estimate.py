@@ -69,7 +69,7 @@ def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:
 def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
     """What of the sums over data and context ranks is not behind the last backward, and the shared embedding's sum."""
     stack, numel = outline.stack, each.numel[rank]
-    tied = outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}
+    tied = outline.ties_ranks and rank in {0, outline.head_rank}
     if tied and stack.sums_tied_once:
         numel -= each.embedding
     last = each.backward[outline.stages_of(rank)[0]].seconds
@@ -77,23 +77,29 @@ def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
     if outline.zero < 3:
         over = outline.sharing()
         kind: Collective = "all_reduce" if outline.zero == 0 else "reduce_scatter"
-        found = stages.exchange(over, kind, numel * stack.reduced.bytes)
-        if "gradients" in stack.overlaps:
-            found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers // outline.pipeline))
+        found = _left(outline, stages.exchange(over, kind, numel * stack.reduced.bytes), last)
         if outline.zero:
             found += _parameters(outline, each, rank)
-    elif stack.gathers_embedding and rank == 0:
+    elif stack.gathers_embedding and rank == 0 and not (tied and stack.sums_tied_once):
         # its gradients come last, and are reduced with nothing left to compute
         found = stages.exchange(outline.sharing(), "reduce_scatter", each.embedding * stack.reduced.bytes)
-    elif outline.zero_ranks and outline.zero_ranks < outline.data * outline.context:
-        # the copies of each part are summed behind the last backward
-        over = outline.copies()
-        found = stages.exchange(over, "all_reduce", numel // outline.zero_ranks * stack.reduced.bytes)
-        found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers))
-    if tied:
-        over = outline.both_ends() if stack.sums_tied_once else outline.ends()
-        found += stages.exchange(over, "all_reduce", each.embedding * stack.reduced.bytes)
+    if outline.copied > 1:
+        part = numel // outline.sharers * stack.reduced.bytes
+        found += _left(outline, stages.exchange(outline.copies(), "all_reduce", part), last)
+    if tied and stack.sums_tied_once:
+        # what is cut over both ends is scattered to them; that it is gathered again is counted with the parameters
+        summed: Collective = "reduce_scatter" if outline.zero else "all_reduce"
+        found += stages.exchange(outline.both_ends(), summed, each.embedding * stack.reduced.bytes)
+    elif tied:
+        found += stages.exchange(outline.ends(), "all_reduce", each.embedding * stack.reduced.bytes)
     return Seconds(found)
+
+
+def _left(outline: Outline, taken: float, last: float) -> float:
+    """Seconds of a sum of gradients that are not behind the last backward: those of its last unit at least."""
+    if "gradients" not in outline.stack.overlaps:
+        return taken
+    return max(taken - _OVERLAPPED * last, taken / max(1, outline.model.layers // outline.pipeline))
 
 
 def _parameters(outline: Outline, each: Stages, rank: int) -> float:

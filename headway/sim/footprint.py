@@ -17,7 +17,6 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
     the device's allocator and context take besides.
     """
     stack, numel = outline.stack, each.numel[rank]
-    last = rank == outline.rank_of(len(each.layers) - 1)
     wide = stack.params_wide and outline.zero == 3
     found = {
         "parameters": numel * (_MASTER if wide else _PARAMETER) // outline.cuts("params"),
@@ -26,7 +25,7 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
         "activations": held[rank],
         "recomputed": each.again,
     }
-    if last:
+    if rank == outline.head_rank:
         sizes, h = outline.sizes, outline.model.hidden
         logits = sizes.tokens * (each.embedding // h)
         found["loss"] = logits * (stack.loss_peak - stack.loss_saves)

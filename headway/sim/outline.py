@@ -98,10 +98,30 @@ class Outline:
         """The pipeline rank of a stage."""
         return next(rank for rank in range(self.pipeline) if stage in self.stages_of(rank))
 
+    @property
+    def head_rank(self) -> int:
+        """The pipeline rank of the last stage."""
+        return self.rank_of(self.pipeline * self.chunks - 1)
+
+    @property
+    def ties_ranks(self) -> bool:
+        """Whether a tied embedding is on two pipeline ranks; a V has both its ends on one."""
+        return self.model.tied and self.head_rank > 0
+
     def cuts(self, state: Literal["params", "grads", "optimizer"]) -> int:
         """Over how many ranks a kind of state is cut."""
         placed: State = getattr(zero(self.zero), state)
-        return (self.zero_ranks or self.data * self.context) if placed.cut else 1
+        return self.sharers if placed.cut else 1
+
+    @property
+    def sharers(self) -> int:
+        """Ranks that sum gradients at once: those that ZeRO cuts over, or all data × context ranks."""
+        return (self.zero_ranks if self.zero else 0) or self.data * self.context
+
+    @property
+    def copied(self) -> int:
+        """How many ranks hold the same part, where ZeRO cuts over some of the data × context ranks only."""
+        return self.data * self.context // self.sharers
 
     def inside(self, ranks: int, *, stride: int) -> Ring:
         """The ring of so many ranks, `stride` apart: axes from the fastest are tensor, context, data, pipeline."""
@@ -110,19 +130,18 @@ class Outline:
 
     def sharing(self) -> Ring:
         """The ranks that sum gradients, or that share what ZeRO-3 cuts."""
-        over = self.inside(self.zero_ranks or self.data * self.context, stride=self.tensor)
+        over = self.inside(self.sharers, stride=self.tensor)
         if not self.stack.gathers_alone or self.zero < 3:
             return over
         return replace(over, bandwidth=BytesPerSecond(min(over.bandwidth, self.cluster.between.bandwidth)))
 
     def copies(self) -> Ring:
-        """The ranks that hold the same part where ZeRO-3 cuts over some only."""
-        part = self.zero_ranks or 1
-        return self.inside(self.data * self.context // part, stride=self.tensor * part)
+        """The ranks that hold the same part where ZeRO cuts over some only."""
+        return self.inside(self.copied, stride=self.tensor * self.sharers)
 
     def ends(self) -> Ring:
         """The first and the last pipeline rank."""
-        return self.inside(2, stride=self.world // self.pipeline)
+        return spread(self.cluster, 2, 2 if self.world <= self.cluster.devices_per_node else 1)
 
     def both_ends(self) -> Ring:
         """The ranks that hold a tied embedding: those of the first and of the last pipeline rank."""
