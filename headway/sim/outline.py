@@ -141,7 +141,7 @@ class Outline:
 
     def ends(self) -> Ring:
         """The first and the last pipeline rank."""
-        return spread(self.cluster, 2, 2 if self.world <= self.cluster.devices_per_node else 1)
+        return spread(self.cluster, 2, 2 if self.share_a_node(0, self.head_rank) else 1)
 
     def both_ends(self) -> Ring:
         """The ranks that hold a tied embedding: those of the first and of the last pipeline rank."""
@@ -149,13 +149,19 @@ class Outline:
         near = copies if self.world > per_node else 2 * copies
         return spread(self.cluster, 2 * copies, max(1, min(per_node // self.tensor, near)))
 
-    def message_seconds(self) -> Seconds:
-        """How long activations take from one pipeline rank to the next.
+    def share_a_node(self, *pipeline_ranks: int) -> bool:
+        """Whether all ranks of these pipeline ranks, and all between them, are on one node."""
+        block = self.world // self.pipeline
+        first, last = min(pipeline_ranks) * block, (max(pipeline_ranks) + 1) * block - 1
+        return self.cluster.node(first) == self.cluster.node(last)
+
+    def message_seconds(self, *, inside: bool) -> Seconds:
+        """How long activations take from one pipeline rank to another, inside a node or between two.
 
         Tensor ranks send a part each, and gather it where they hold whole ones (Narayanan et al. 2021, §4.1).
         """
         size = self.sizes.tokens * self.model.hidden * self.dtype.bytes
-        over = self.inside(2, stride=self.world // self.pipeline)
+        over = spread(self.cluster, 2, 2 if inside else 1)
         part = size // (self.tensor if self.stack.scatters_messages or self.sizes.sequence_parallel else 1)
         taken = over.call + over.around + part / over.bandwidth
         if part < size and not self.sizes.sequence_parallel:
