@@ -96,7 +96,7 @@ class Outline:
 
     def rank_of(self, stage: int) -> int:
         """The pipeline rank of a stage."""
-        return next(rank for rank in range(self.pipeline) if stage in self.stages_of(rank))
+        return min(stage, 2 * self.pipeline - 1 - stage) if self.schedule == "zb-v" else stage % self.pipeline
 
     @property
     def head_rank(self) -> int:

@@ -57,13 +57,10 @@ def play(outline: Outline, each: Stages, *, whole: bool = False, message: Second
 def _messages(outline: Outline) -> list[Seconds]:
     """Seconds of what each stage sends forward, then of what each sends backward."""
     stages = outline.pipeline * outline.chunks
-    rank_of = {stage: rank for rank in range(outline.pipeline) for stage in outline.stages_of(rank)}
     each = {inside: outline.message_seconds(inside=inside) for inside in (True, False)}
-    return [
-        each[outline.share_a_node(rank_of[stage], rank_of[(stage + way) % stages])]
-        for way in (1, -1)
-        for stage in range(stages)
-    ]
+    ranks = [outline.rank_of(stage) for stage in range(stages)]
+    ahead = [each[outline.share_a_node(one, other)] for one, other in zip(ranks, (*ranks[1:], ranks[0]), strict=True)]
+    return [*ahead, ahead[-1], *ahead[:-1]]  # what a stage sends back goes the way of what came from the one before
 
 
 def _played(
