@@ -72,8 +72,12 @@ def test_rows_of_at_least_20_percent_mfu_are_reported_apart(tmp_path):
 
 
 def test_what_was_flagged_of_the_rows_that_ran_and_of_those_that_did_not(tmp_path):
-    ran = [{"id": f"ran-{i}", "gpu": gpu} for i, gpu in enumerate(["A100-80GB"] * 3 + ["V100-32GB"])]
-    crashed = [{"id": f"oom-{i}", "gpu": "V100-32GB", "status": "oom", "iter_s": ""} for i in range(2)]
+    ran = [
+        {"id": f"ran-{i}", "gpu": gpu, "precision": "fp16"} for i, gpu in enumerate(["A100-80GB"] * 3 + ["V100-32GB"])
+    ]
+    crashed = [
+        {"id": f"oom-{i}", "gpu": "V100-32GB", "precision": "fp16", "status": "oom", "iter_s": ""} for i in range(2)
+    ]
     crashed.append({"id": "oom-2", "status": "crashed", "iter_s": "", "source_group": "other"})
     found = result(tmp_path, *ran, *crashed)
     assert found["fits"] == {"ran": 4, "ran_flagged": 0.25, "did_not_run": 3, "did_not_run_flagged": 2 / 3}
@@ -97,11 +101,16 @@ def test_frameworks_without_a_stack_and_memory_that_is_not_compared_are_counted(
         {"id": "a", "framework": "homemade"},
         {"id": "b", "framework": "homemade", "peak_mem_gb": 9},
         {"id": "c", "framework": "", "peak_mem_gb": 9, "mem_unit": "GB", "mem_kind": "formula"},
-        {"id": "d", "framework": "headway"},
+        {"id": "d", "peak_mem_gb": 9, "mem_unit": "GB", "mem_kind": "by eye"},
+        {"id": "e", "framework": "headway"},
     ]
     found = result(tmp_path, *rows)
     assert found["generic_stack"] == {"homemade": 2, "not named": 1}
-    assert found["memory_not_compared"] == {"no mem_unit": 1, "computed, not measured (mem_kind)": 1}
+    assert found["memory_not_compared"] == {
+        "no mem_unit": 1,
+        "computed, not measured (mem_kind)": 1,
+        "unknown mem_kind: by eye": 1,
+    }
 
 
 def test_each_row_has_its_seconds_and_its_memory_in_the_unit_in_which_it_was_published(tmp_path):

@@ -16,7 +16,7 @@ ROWS = [
     {"id": "a", "mbs": 1, "iter_s": 2.0, "mfu_pct": 15, "peak_mem_gb": 50, "mem_unit": "GiB", "mem_kind": "reserved"},
     {"id": "b", "mbs": 2, "iter_s": 1.0, "mfu_pct": 30},
     {"id": "c", "mbs": 4, "iter_s": 1.02, "mfu_pct": 29},
-    {"id": "oom", "status": "oom", "iter_s": "", "gpu": "V100-32GB"},
+    {"id": "oom", "status": "oom", "iter_s": "", "gpu": "V100-32GB", "precision": "fp16"},
     {"id": "d", "source_group": "other", "framework": "homemade"},
     {"id": "e", "source_group": "none of them", "vocab": ""},
 ]
