@@ -11,7 +11,7 @@ from headway.cluster.spec import Cluster, Device
 from headway.errors import PlanError
 from headway.model.spec import Family, ModelSpec, complete
 from headway.placement import Tier
-from headway.schedule.families import FAMILIES
+from headway.schedule.families import CHUNKS, FAMILIES
 from headway.sim.outline import Outline, Recompute
 from headway.stack.spec import AttentionKernel, Overlap, Stack, preset, presets
 from headway.units import BytesPerSecond, Dtype
@@ -97,25 +97,25 @@ def _outline(row: Published) -> Outline:
     data, ranks = _whole(row, "dp"), _whole(row, "n_gpus")
     if tensor * pipeline * context * data != ranks:
         raise _LackError("tp × pp × dp × cp is not n_gpus")
-    chunks = _optional(row, "vpp", 1)
+    schedule, chunks = _schedule(row, pipeline)
     recompute: Recompute = _one_of(row, "recompute", get_args(Recompute))
     stack, cluster = stack_of(row), cluster_of(row)
     return Outline(
-        model=_model(row),
+        model=_model(row, tensor),
         cluster=cluster,
         stack=stack,
         microbatch=_whole(row, "mbs"),
         microbatches=_microbatches(row),
-        sequence=_whole(row, "seq_len"),
+        sequence=_sequence(row, context),
         tensor=tensor,
         context=context,
         pipeline=pipeline,
         data=data,
         chunks=chunks,
-        schedule=_schedule(row, pipeline, chunks),
+        schedule=schedule,
         sequence_parallel=bool(_whole(row, "seq_parallel")) if tensor > 1 else False,
         zero=_whole(row, "zero_stage") if data * context > 1 else 0,
-        zero_ranks=_optional(row, "zero_group", 0),
+        zero_ranks=_zero_ranks(row, data * context),
         optimizer_on=_tier(row, "optimizer"),
         params_on=_tier(row, "params"),
         products=_products(row, cluster.device),
@@ -134,7 +134,7 @@ def _refuse_what_cannot_be_predicted(row: Published) -> None:
         raise _LackError("no published time")
 
 
-def _model(row: Published) -> ModelSpec:
+def _model(row: Published, tensor: int) -> ModelSpec:
     """Gated feed-forwards or shared keys make a llama, all else a gpt; a plain feed-forward is 4 · hidden if unsaid."""
     mlp: Mlp = _one_of(row, "mlp", get_args(Mlp))
     hidden, heads = _whole(row, "hidden"), _whole(row, "heads")
@@ -152,9 +152,12 @@ def _model(row: Published) -> ModelSpec:
         "tied": bool(_whole(row, "tied_embed")),
     })  # fmt: skip
     try:
-        return ModelSpec(**fields)
+        found = ModelSpec(**fields)
     except PlanError as error:
         raise _LackError(f"no such model: {error}") from None
+    if heads % tensor:
+        raise _LackError("tp does not divide heads")
+    return found
 
 
 def _device(row: Published) -> Device:
@@ -168,15 +171,6 @@ def _device(row: Published) -> Device:
     raise _LackError(f"unknown gpu: {name}")
 
 
-def _products(row: Published, device: Device) -> Dtype:
-    """The type of the products, and that the device has rates for it."""
-    name = _one_of(row, "precision", tuple(_PRODUCTS))
-    found = _PRODUCTS[name]
-    if not device.peak.keys() & device.matmul.keys() >= {found, Dtype.BFLOAT16 if found is Dtype.FLOAT8 else found}:
-        raise _LackError(f"no rate of {device.name} for {name}")
-    return found
-
-
 def _microbatches(row: Published) -> int:
     batch, each = _whole(row, "gbs"), _whole(row, "mbs") * _whole(row, "dp")
     count = max(1, round(batch / each))
@@ -186,12 +180,42 @@ def _microbatches(row: Published) -> int:
     return count
 
 
-def _schedule(row: Published, pipeline: int, chunks: int) -> str:
-    """1F1B over several chunks a rank is interleaved, whatever a row calls it (Narayanan et al. 2021, §2.2)."""
+def _sequence(row: Published, context: int) -> int:
+    length = _whole(row, "seq_len")
+    if length % context:
+        raise _LackError("cp does not divide seq_len")
+    return length
+
+
+def _zero_ranks(row: Published, copies: int) -> int:
+    """Ranks that share a cut, 0 for all; groups of them make up all `copies`."""
+    found = _optional(row, "zero_group", 0)
+    if found and copies % found:
+        raise _LackError("zero_group does not divide dp × cp")
+    return found
+
+
+def _products(row: Published, each: Device) -> Dtype:
+    """The type of matrix products, for which the device has a rate; beside float8 ones all else is in bfloat16."""
+    word = _one_of(row, "precision", tuple(_PRODUCTS))
+    if not {_PRODUCTS[word], Dtype.BFLOAT16 if word == "fp8" else _PRODUCTS[word]} <= each.matmul.keys():
+        raise _LackError(f"no rate of {each.name} for {word}")
+    return _PRODUCTS[word]
+
+
+def _schedule(row: Published, pipeline: int) -> tuple[str, int]:
+    """The schedule and its chunks, of which there is one without a pipeline.
+
+    1F1B over several chunks a rank is interleaved, whatever a row calls it (Narayanan et al. 2021, §2.2).
+    """
     if pipeline == 1:
-        return "1f1b"
+        return "1f1b", 1
     name = _one_of(row, "schedule", tuple(FAMILIES))
-    return "interleaved" if name == "1f1b" and chunks > 1 else name
+    chunks = _optional(row, "vpp", CHUNKS.get(name, 1))
+    name = "interleaved" if name == "1f1b" and chunks > 1 else name
+    if chunks != CHUNKS.get(name, chunks):
+        raise _LackError(f"{name} with vpp {chunks}")
+    return name, chunks
 
 
 def _tier(row: Published, state: Literal["optimizer", "params"]) -> Tier:

@@ -29,6 +29,7 @@ SHARES = ("nic_gbps_per_gpu", "mfu_pct", "hfu_pct", "tflops_per_gpu", "params_b"
 NUMBERS = (*WHOLE, *FLAGS, *REAL, *SHARES)
 MEMORY_UNITS = {"GiB": Bytes(2**30), "GB": Bytes(10**9)}
 UNSTATED, COMPUTED = "unstated", "formula"  # of `mem_kind`: the second was not measured
+MEASURED = ("allocated", "reserved", "nvidia-smi", UNSTATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,8 @@ def _row(place: str, header: list[str], values: list[str]) -> Published:
         },
         missing,
     )
-    kind, unit = facts.get("mem_kind", UNSTATED), _unit(place, name, facts.get("mem_unit", "GiB"))
-    measured = "peak_mem_gb" in numbers and "mem_unit" in facts and kind != COMPUTED
+    kind, unit = facts.get("mem_kind", UNSTATED).lower(), _unit(place, name, facts.get("mem_unit", "GiB"))
+    measured = "peak_mem_gb" in numbers and "mem_unit" in facts and kind in MEASURED
     return Published(
         name,
         facts["source_group"],

@@ -9,7 +9,7 @@ from typing import Any
 from headway.advise import inputs
 from headway.advise.accuracy import Errors, Pair, Sweeps, errors, sweeps
 from headway.advise.inputs import Lacking
-from headway.advise.published import COMPUTED, Published
+from headway.advise.published import COMPUTED, MEASURED, Published
 from headway.advise.validate import Judged
 from headway.sim import explain
 
@@ -148,7 +148,9 @@ def _memory_not_compared(judged: Judged) -> str | None:
     row = judged.row
     if "peak_mem_gb" not in row.facts or row.memory is not None:
         return None
-    return "computed, not measured (mem_kind)" if row.memory_kind == COMPUTED else "no mem_unit"
+    if row.memory_kind == COMPUTED:
+        return "computed, not measured (mem_kind)"
+    return "no mem_unit" if row.memory_kind in MEASURED else f"unknown mem_kind: {row.memory_kind}"
 
 
 def _row(judged: Judged) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _layer(of: Pieces) -> list[Cost]:
     return [
         of.norm(),
         of.gathered(h, width),
-        *([of.rotation(width - keys)] if gated else []),
+        *([of.rotation(queries, keys)] if gated else []),
         of.attention(queries, keys),
         of.product(queries, h),
         *of.added(),

@@ -126,8 +126,9 @@ class Pieces:
         made = self._product(one, saved=self.tokens * n * self.size)
         if not narrow:
             return made
-        # both factors are rounded from 16 bits: read once for their largest, once to be rounded, and written
-        there, back = 3 * (one.m * one.k + one.k * one.n), 3 * one.m * one.n + 2 * one.m * one.k
+        # both factors are rounded from 16 bits: read once for their largest, once to be rounded, and written in 8;
+        # going backward the gradient too, and the kept factor is read and written once more, transposed
+        there, back = 5 * (one.m * one.k + one.k * one.n), 5 * one.m * one.n + 2 * one.m * one.k
         kernels = 2 if self.fuses("cast") else 6
         return total([made, Cost(forward=_moved(there, kernels), backward=_moved(back, kernels))])
 
@@ -200,9 +201,10 @@ class Pieces:
         scales = replace(scales, saved=Bytes(scales.saved // self.cuts))
         return total([self.outside(7 * h, kernels=6, saved=h), scales])
 
-    def rotation(self, width: int) -> Cost:
-        """Queries and keys of `width` elements turned by their positions."""
-        kept = 3 * width // 2 if self.stack.keeps_unrotated else 0  # and the values
+    def rotation(self, queries: int, keys: int) -> Cost:
+        """Queries and keys of so many elements turned by their positions."""
+        width = queries + keys
+        kept = width + keys if self.stack.keeps_unrotated else 0  # and the values
         if self.fuses("rotary"):
             return self.elements(2 * width, kernels=2, saved=kept, back=2 * width, back_kernels=2)
         # turned in place by 4 kernels on halves and 2 that write them back

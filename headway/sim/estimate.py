@@ -72,42 +72,51 @@ def _parts(outline: Outline, each: Stages, rank: int) -> dict[str, Seconds]:
 def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
     """What of the sums over data and context ranks is not behind the last backward, and the shared embedding's sum."""
     stack, numel = outline.stack, each.numel[rank]
-    tied = outline.model.tied and outline.pipeline > 1 and rank in {0, outline.pipeline - 1}
+    tied = outline.ties_ranks and rank in {0, outline.head_rank}
     if tied and stack.sums_tied_once:
         numel -= each.embedding
     last = each.backward[outline.stages_of(rank)[0]].seconds
     found = 0.0
+    kind: Collective = "reduce_scatter" if outline.zero else "all_reduce"
     if outline.zero < 3:
-        over = outline.sharing()
-        kind: Collective = "all_reduce" if outline.zero == 0 else "reduce_scatter"
-        found = stages.exchange(over, kind, numel * stack.reduced.bytes)
-        if "gradients" in stack.overlaps:
-            found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers // outline.pipeline))
+        found = _left(outline, stages.exchange(outline.sharing(), kind, numel * stack.reduced.bytes), last)
         if outline.zero:
-            found += _parameters(outline, each, rank)
-    elif stack.gathers_embedding and rank == 0:
+            found += _parameters(outline, each, rank, numel)
+    elif stack.gathers_embedding and rank == 0 and not (tied and stack.sums_tied_once):
         # its gradients come last, and are reduced with nothing left to compute
         found = stages.exchange(outline.sharing(), "reduce_scatter", each.embedding * stack.reduced.bytes)
-    elif outline.zero_ranks and outline.zero_ranks < outline.data * outline.context:
-        # the copies of each part are summed behind the last backward
-        over = outline.copies()
-        found = stages.exchange(over, "all_reduce", numel // outline.zero_ranks * stack.reduced.bytes)
-        found = max(found - _OVERLAPPED * last, found / max(1, outline.model.layers))
-    if tied:
-        over = outline.both_ends() if stack.sums_tied_once else outline.ends()
-        found += stages.exchange(over, "all_reduce", each.embedding * stack.reduced.bytes)
+    if outline.copied > 1:
+        part = numel // outline.sharers * stack.reduced.bytes
+        found += _left(outline, stages.exchange(outline.copies(), "all_reduce", part), last)
+    if tied and stack.sums_tied_once:
+        # one unit of both ends, which is scattered to all its ranks where it is cut, and the first to be gathered again
+        found += stages.exchange(outline.both_ends(), kind, each.embedding * stack.reduced.bytes)
+        if outline.zero in {1, 2}:
+            found += stages.exchange(outline.both_ends(), "all_gather", each.embedding * outline.dtype.bytes)
+    elif tied:
+        found += stages.exchange(outline.ends(), "all_reduce", each.embedding * stack.reduced.bytes)
     return Seconds(found)
 
 
-def _parameters(outline: Outline, each: Stages, rank: int) -> float:
-    """What the gathers of updated parameters take; behind the first forward only its first unit is waited for."""
+def _left(outline: Outline, taken: float, last: float) -> float:
+    """Seconds of a sum of gradients that are not behind the last backward: those of its last unit at least."""
+    if "gradients" not in outline.stack.overlaps:
+        return taken
+    return max(taken - _OVERLAPPED * last, taken / max(1, outline.model.layers // outline.pipeline))
+
+
+def _parameters(outline: Outline, each: Stages, rank: int, numel: int) -> float:
+    """What the gathers of a rank's updated parameters take, of `numel`: without a weight that both ends share.
+
+    Behind the first forward only its first unit is waited for.
+    """
     size, over = outline.dtype.bytes, outline.sharing()
-    taken = stages.exchange(over, "all_gather", each.numel[rank] * size)
+    taken = stages.exchange(over, "all_gather", numel * size)
     if "parameters" not in outline.stack.overlaps:
         return taken
     hidden = sum(way.seconds for way in each.forward[: rank + 1])  # a later rank waits for its input anyway
-    first = stages.exchange(over, "all_gather", (each.layer if rank else each.embedding) * size)
-    return max(taken - hidden, 0.0 if rank else first)
+    first = each.embedding if numel == each.numel[rank] else each.layer
+    return max(taken - hidden, 0.0 if rank else stages.exchange(over, "all_gather", first * size))
 
 
 _OVERLAPPED = 0.8  # of a backward during which gradients are ready to go: those of its first units wait for no other

@@ -74,10 +74,9 @@ def parts(outline: Outline, found: Estimate) -> tuple[Part, ...]:
         else:
             seconds[name] = taken
     products = sum(product.flops for product in efforts.products)
-    peak = device.peak[outline.products]
     rates: dict[str, tuple[float, str, float]] = {
-        "products": (products, "FLOP", peak),
-        "attention": (efforts.attention, "FLOP", peak),
+        "products": (products, "FLOP", device.peak[outline.products]),
+        "attention": (efforts.attention, "FLOP", device.peak[outline.dtype]),
         "memory traffic": (efforts.traffic, "B", 0.0),
     }
     return tuple(_part(name, taken, found.seconds, *rates.get(name, (0.0, "", 0.0))) for name, taken in seconds.items())

@@ -18,7 +18,6 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
     the device's allocator and context take besides.
     """
     stack, numel = outline.stack, each.numel[rank]
-    last = rank == outline.rank_of(len(each.layers) - 1)
     wide = stack.params_wide and outline.zero == 3
     found = {
         "parameters": numel * (_MASTER if wide else _PARAMETER) // outline.cuts("params"),
@@ -30,7 +29,7 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
     for kind in offload.away(outline, numel):
         if kind != "gradients" or outline.cuts("grads") > 1:  # whole ones add up on the device
             found[kind] = 0
-    if last:
+    if rank == outline.head_rank:
         sizes, h = outline.sizes, outline.model.hidden
         logits = sizes.tokens * (each.embedding // h)
         found["loss"] = logits * (stack.loss_peak - stack.loss_saves)

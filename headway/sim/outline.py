@@ -99,12 +99,32 @@ class Outline:
 
     def rank_of(self, stage: int) -> int:
         """The pipeline rank of a stage."""
-        return next(rank for rank in range(self.pipeline) if stage in self.stages_of(rank))
+        return min(stage, 2 * self.pipeline - 1 - stage) if self.schedule == "zb-v" else stage % self.pipeline
+
+    @property
+    def head_rank(self) -> int:
+        """The pipeline rank of the last stage."""
+        return self.rank_of(self.pipeline * self.chunks - 1)
+
+    @property
+    def ties_ranks(self) -> bool:
+        """Whether a tied embedding is on two pipeline ranks; a V has both its ends on one."""
+        return self.model.tied and self.head_rank > 0
 
     def cuts(self, state: Literal["params", "grads", "optimizer"]) -> int:
         """Over how many ranks a kind of state is cut."""
         placed: State = getattr(zero(self.zero), state)
-        return (self.zero_ranks or self.data * self.context) if placed.cut else 1
+        return self.sharers if placed.cut else 1
+
+    @property
+    def sharers(self) -> int:
+        """Ranks that sum gradients at once: those that ZeRO cuts over, or all data × context ranks."""
+        return (self.zero_ranks if self.zero else 0) or self.data * self.context
+
+    @property
+    def copied(self) -> int:
+        """How many ranks hold the same part, where ZeRO cuts over some of the data × context ranks only."""
+        return self.data * self.context // self.sharers
 
     def inside(self, ranks: int, *, stride: int) -> Ring:
         """The ring of so many ranks, `stride` apart: axes from the fastest are tensor, context, data, pipeline."""
@@ -113,19 +133,18 @@ class Outline:
 
     def sharing(self) -> Ring:
         """The ranks that sum gradients, or that share what ZeRO-3 cuts."""
-        over = self.inside(self.zero_ranks or self.data * self.context, stride=self.tensor)
+        over = self.inside(self.sharers, stride=self.tensor)
         if not self.stack.gathers_alone or self.zero < 3:
             return over
         return replace(over, bandwidth=BytesPerSecond(min(over.bandwidth, self.cluster.between.bandwidth)))
 
     def copies(self) -> Ring:
-        """The ranks that hold the same part where ZeRO-3 cuts over some only."""
-        part = self.zero_ranks or 1
-        return self.inside(self.data * self.context // part, stride=self.tensor * part)
+        """The ranks that hold the same part where ZeRO cuts over some only."""
+        return self.inside(self.copied, stride=self.tensor * self.sharers)
 
     def ends(self) -> Ring:
         """The first and the last pipeline rank."""
-        return self.inside(2, stride=self.world // self.pipeline)
+        return spread(self.cluster, 2, 2 if self.share_a_node(0, self.head_rank) else 1)
 
     def both_ends(self) -> Ring:
         """The ranks that hold a tied embedding: those of the first and of the last pipeline rank."""
@@ -133,13 +152,19 @@ class Outline:
         near = copies if self.world > per_node else 2 * copies
         return spread(self.cluster, 2 * copies, max(1, min(per_node // self.tensor, near)))
 
-    def message_seconds(self) -> Seconds:
-        """How long activations take from one pipeline rank to the next.
+    def share_a_node(self, *pipeline_ranks: int) -> bool:
+        """Whether all ranks of these pipeline ranks, and all between them, are on one node."""
+        block = self.world // self.pipeline
+        first, last = min(pipeline_ranks) * block, (max(pipeline_ranks) + 1) * block - 1
+        return self.cluster.node(first) == self.cluster.node(last)
+
+    def message_seconds(self, *, inside: bool) -> Seconds:
+        """How long activations take from one pipeline rank to another, inside a node or between two.
 
         Tensor ranks send a part each, and gather it where they hold whole ones (Narayanan et al. 2021, §4.1).
         """
         size = self.sizes.tokens * self.model.hidden * self.dtype.bytes
-        over = self.inside(2, stride=self.world // self.pipeline)
+        over = spread(self.cluster, 2, 2 if inside else 1)
         part = size // (self.tensor if self.stack.scatters_messages or self.sizes.sequence_parallel else 1)
         taken = over.call + over.around + part / over.bandwidth
         if part < size and not self.sizes.sequence_parallel:

@@ -30,7 +30,7 @@ class Played:
 
 
 def play(outline: Outline, each: Stages, *, whole: bool = False, message: Seconds | None = None) -> Played:
-    """The passes of all micro-batches; `message`: seconds of each, where it is not the outline's.
+    """The passes of all micro-batches; `message`: seconds of each message, where they are not the outline's.
 
     A schedule of many micro-batches repeats itself once its pipeline is full: it is played with two lengths, and each
     further micro-batch takes what the longer took more.
@@ -42,7 +42,7 @@ def play(outline: Outline, each: Stages, *, whole: bool = False, message: Second
     )
     if p == 1 and outline.chunks == 1:
         return Played(Seconds(busy[0]), busy, (each.saved[0],))
-    sent = outline.message_seconds() if message is None else message
+    sent = _messages(outline) if message is None else [message] * (2 * len(each.layers))
     step = p  # messages and uneven stages may make a period of several micro-batches
     short = _PERIODS * p + m % step
     if whole or m <= short + step:
@@ -54,11 +54,22 @@ def play(outline: Outline, each: Stages, *, whole: bool = False, message: Second
     return Played(Seconds(two + more * (two - one)), busy, grown)
 
 
-def _played(outline: Outline, each: Stages, microbatches: int, sent: Seconds) -> tuple[float, tuple[int, ...]]:
+def _messages(outline: Outline) -> list[Seconds]:
+    """Seconds of what each stage sends forward, then of what each sends backward."""
+    stages = outline.pipeline * outline.chunks
+    each = {inside: outline.message_seconds(inside=inside) for inside in (True, False)}
+    ranks = [outline.rank_of(stage) for stage in range(stages)]
+    ahead = [each[outline.share_a_node(one, other)] for one, other in zip(ranks, (*ranks[1:], ranks[0]), strict=True)]
+    return [*ahead, ahead[-1], *ahead[:-1]]  # what a stage sends back goes the way of what came from the one before
+
+
+def _played(
+    outline: Outline, each: Stages, microbatches: int, sent: Sequence[Seconds]
+) -> tuple[float, tuple[int, ...]]:
     rows = _rows(outline.schedule, outline.pipeline, microbatches, outline.chunks)
     there, back = ([way.seconds for way in ways] for ways in (each.forward, each.backward))
     inputs = [seconds - weights for seconds, weights in zip(back, each.weights, strict=True)]
-    taken = [*there, *back, *inputs, *each.weights, sent]
+    taken = [*there, *back, *inputs, *each.weights, *sent]
     seconds = np.array(taken)[rows.kinds].tolist()
     ends = [0.0] * len(seconds)
     for event, before in rows.steps:
@@ -79,8 +90,8 @@ class _Rows:
     """A family's rows with their messages, to be played often.
 
     `steps` as in schedule/graph.py; `kinds`: of each event its forward by stage or, behind all of these, its backward,
-    its input-backward, its weight-backward, or a message; `changes`: for each rank, which stages' activations come (+1)
-    and go (−1).
+    its input-backward, its weight-backward, or what it sends forward or backward; `changes`: for each rank, which
+    stages' activations come (+1) and go (−1).
     """
 
     steps: tuple[tuple[int, tuple[int, ...]], ...]
@@ -91,13 +102,12 @@ class _Rows:
 @lru_cache(maxsize=512)
 def _rows(family: str, pipeline: int, microbatches: int, chunks: int) -> _Rows:
     schedule = passes.add_messages(families.build(family, pipeline=pipeline, microbatches=microbatches, chunks=chunks))
-    graph = graphs.build(Program(schedule))
     if others := schedule.kinds - set(_PASSES) - SENDS - RECEIVES:
         raise PlanError(f"schedule {family} is not predicted yet: it has {' and '.join(sorted(others))} in its rows.")
     graph = graphs.build(Program(schedule))
     every, stages = graph.operations, schedule.num_stages
-    kinds = np.full(graph.num_events, len(_PASSES) * stages)
-    for number, kind in enumerate(_PASSES):
+    kinds = np.zeros(graph.num_events, dtype=np.int64)
+    for number, kind in enumerate((*_PASSES, Kind.SEND_F, Kind.SEND_B)):
         mine = every.of(kind)
         kinds[graph.events[mine]] = number * stages + every.stages[mine]
     changes = []

@@ -94,13 +94,18 @@ def stages(outline: Outline) -> Stages:
     saved = tuple(
         count * layer.saved + ends.get(stage, 0) + (sent if stage < last else 0) for stage, count in enumerate(layers)
     )
-    tokens = vocabulary(outline.model, outline.tensor, outline.stack.pads_vocabulary) * outline.model.hidden
+    padded, plain = (
+        vocabulary(outline.model, outline.tensor, multiple) * outline.model.hidden
+        for multiple in (outline.stack.pads_vocabulary, 1)
+    )
     numel = [layer.numel * sum(layers[stage] for stage in outline.stages_of(rank)) for rank in range(outline.pipeline)]
-    numel[0] += tokens
-    if not (outline.model.tied and outline.pipeline == 1):
-        numel[-1] += tokens
+    beside = 0 if outline.model.tied else plain  # a tied weight is in neither block
+    numel[0] += padded + embedding.numel - beside
+    numel[outline.head_rank] += head.numel - beside
+    if outline.ties_ranks or not outline.model.tied:
+        numel[outline.head_rank] += padded
     weights = tuple(count * layer.weights + (head.weights if s == last else 0.0) for s, count in enumerate(layers))
-    return Stages(layers, of("forward"), of("backward"), weights, saved, tuple(numel), tokens, layer.numel, layer.again)
+    return Stages(layers, of("forward"), of("backward"), weights, saved, tuple(numel), padded, layer.numel, layer.again)
 
 
 def exchange(over: Ring, kind: Collective, size: int) -> float:
@@ -156,23 +161,20 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     there, back = _priced(outline, cost.forward), _priced(outline, cost.backward, backward=True)
     calls = exchanges.forward(outline.model, one, outline.sizes), exchanges.backward(outline.model, one, outline.sizes)
     forward = {**_times(there), "tensor exchange": _tensor(outline, there, calls[0])}
-    backward = {**_times(back), "tensor exchange": _tensor(outline, back, calls[1])}
-    saved, again = int(cost.saved), 0
+    backward = {**_times(back), "tensor exchange": _tensor(outline, back, calls[1], backward=True)}
+    saved, again, more = int(cost.saved), 0, (0, 0)
     if kind == "layer":
         if outline.context > 1:
             forward["context exchange"], backward["context exchange"] = _context(outline, there, back)
-        recomputed, saved = _recompute(outline, pieces, cost, forward)
+        backward["recompute"], saved, more = _recompute(outline, pieces, cost, forward, len(calls[0]))
         again = cost.saved - saved
-        backward["recompute"] = sum(recomputed.values())
-    kernels = cost.forward.kernels, cost.backward.kernels
-    full = outline.recompute == "full" and kind == "layer"
-    _host(outline, forward, kernels[0], len(calls[0]))
-    _host(outline, backward, kernels[1] + full * kernels[0], len(calls[1]) + full * len(calls[0]), backward=True)
+    _host(outline, forward, cost.forward.kernels, len(calls[0]))
+    _host(outline, backward, cost.backward.kernels + more[0], len(calls[1]) + more[1], backward=True)
     if kind == "layer" and outline.zero == 3:
         _gathers(outline, numel, forward, backward)
     if kind == "embedding" and outline.zero == 3 and outline.stack.gathers_embedding:
         tied = outline.model.vocabulary * outline.model.hidden // outline.tensor if outline.model.tied else 0
-        whole = numel + (tied if outline.pipeline == 1 else 0)
+        whole = numel + (0 if outline.ties_ranks else tied)
         forward["gathers"] = exchange(outline.sharing(), "all_gather", whole * outline.dtype.bytes)
     weight = sum(p.n * p.k for p in cost.forward.products if p.batch == 1)
     second = tuple(product.backward[1] for product in cost.forward.products if product.batch == 1)
@@ -188,7 +190,7 @@ def _times(priced: Price) -> dict[str, float]:
     return {"products": priced.products, "attention": priced.attention, "memory traffic": priced.traffic}
 
 
-def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...]) -> float:
+def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...], *, backward: bool = False) -> float:
     """The collectives of tensor ranks, as far as they are not behind products.
 
     What overlaps a product leaves the first of t pieces, or what takes longer than the products.
@@ -196,11 +198,18 @@ def _tensor(outline: Outline, priced: Price, calls: tuple[Call, ...]) -> float:
     if outline.tensor == 1:
         return 0.0
     over, overlaps = outline.inside(outline.tensor, stride=1), outline.stack.overlaps
-    if "regathers" in overlaps and len(calls) % 3 == 0:
-        calls = tuple(call for place, call in enumerate(calls) if place % 3)  # of each three the first gathers again
+    if "regathers" in overlaps and backward:
+        calls = _gathered_once(calls)
     hidden = [call for call in calls if "sums" in overlaps or call.kind == "all_gather"] if "tensor" in overlaps else []
     behind = collectives(hidden, over)
     return collectives(calls, over) - behind + max(behind / outline.tensor, behind - priced.products)
+
+
+def _gathered_once(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """A backward's calls less those that gather once more what a product took, one for each sum that is scattered."""
+    again = sum(call.kind == "reduce_scatter" for call in calls)
+    gathers = [place for place, call in enumerate(calls) if call.kind == "all_gather"][:again]
+    return tuple(call for place, call in enumerate(calls) if place not in gathers)
 
 
 def _context(outline: Outline, there: Price, back: Price) -> tuple[float, float]:
@@ -214,24 +223,24 @@ def _context(outline: Outline, there: Price, back: Price) -> tuple[float, float]
 
 
 def _recompute(
-    outline: Outline, pieces: Pieces, cost: Cost, forward: Mapping[str, float]
-) -> tuple[dict[str, float], int]:
-    """Seconds that a layer's backward computes again, and bytes that it keeps all the same."""
+    outline: Outline, pieces: Pieces, cost: Cost, forward: Mapping[str, float], calls: int
+) -> tuple[float, int, tuple[int, int]]:
+    """Seconds that a layer's backward computes again, bytes that it keeps all the same, kernels and calls for it."""
     spec, tensor = outline.model, outline.tensor
     h = spec.hidden
-    inputs = recompute.again("full", pieces, cost).saved
+    whole, inputs = sum(forward.values()), recompute.again("full", pieces, cost).saved
     match outline.recompute:
         case "none":
-            return {}, cost.saved
+            return 0.0, cost.saved, (0, 0)
         case "full":
-            return dict(forward), inputs
+            return whole, inputs, (cost.forward.kernels, calls)
         case "fraction":
             share = outline.recomputed
             kept = round(share * inputs + (1 - share) * cost.saved)
-            return {kind: share * seconds for kind, seconds in forward.items()}, kept
+            return share * whole, kept, (round(share * cost.forward.kernels), round(share * calls))
         case "selective":
             core = recompute.again("selective", pieces, cost)
-            return _times(_priced(outline, core.effort)), core.saved
+            return _priced(outline, core.effort).seconds, core.saved, (core.effort.kernels, 0)
         case "op-level":
             # torchtitan keeps what every other product gives (queries and values, gate, down) and the fused attention
             queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)
@@ -240,7 +249,8 @@ def _recompute(
             products = tuple(Product(pieces.tokens, n, k, narrow=narrow) for n, k in taken)
             kept = queries + keys + f + h if spec.family == "llama" else queries + 2 * keys + f
             again = replace(cost.forward, products=products, attention=Flops(0))
-            return _times(_priced(outline, again)), inputs + pieces.tokens * (kept + queries) * outline.dtype.bytes
+            saved = inputs + pieces.tokens * (kept + queries) * outline.dtype.bytes
+            return _priced(outline, again).seconds, saved, (again.kernels, 0)
 
 
 def _host(outline: Outline, parts: dict[str, float], kernels: int, calls: int, *, backward: bool = False) -> None:

@@ -98,11 +98,16 @@ def test_frameworks_without_a_stack_and_memory_that_is_not_compared_are_counted(
         {"id": "a", "framework": "homemade"},
         {"id": "b", "framework": "homemade", "peak_mem_gb": 9},
         {"id": "c", "framework": "", "peak_mem_gb": 9, "mem_unit": "GB", "mem_kind": "formula"},
-        {"id": "d", "framework": "headway"},
+        {"id": "d", "peak_mem_gb": 9, "mem_unit": "GB", "mem_kind": "by eye"},
+        {"id": "e", "framework": "headway"},
     ]
     found = result(tmp_path, *rows)
     assert found["generic_stack"] == {"homemade": 2, "not named": 1}
-    assert found["memory_not_compared"] == {"no mem_unit": 1, "computed, not measured (mem_kind)": 1}
+    assert found["memory_not_compared"] == {
+        "no mem_unit": 1,
+        "computed, not measured (mem_kind)": 1,
+        "unknown mem_kind: by eye": 1,
+    }
 
 
 def test_each_row_has_its_seconds_and_its_memory_in_the_unit_in_which_it_was_published(tmp_path):

@@ -1,11 +1,15 @@
 """headway plan: what it shows, the file it writes, the document it prints, and the status of a misfit."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from headway.cli.main import main
+from headway.cluster.presets import device
+from headway.cluster.spec import Cluster, Device, Link
+from headway.plan import read as reader
 from headway.plan.plan import digest, read
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -146,3 +150,15 @@ def test_the_example_of_a_cluster_file_is_a_cluster(tmp_path, capsys):
     (tmp_path / "job.yaml").write_text(f"cluster: {FOLDER / 'cluster.yaml'}\ntrain: {{precision: bfloat16}}\n")
     assert main(["plan", str(tmp_path / "job.yaml")]) == 0
     assert "two-boxes: 2 × 8 A100-40GB, 40.0 GiB each" in capsys.readouterr().out
+
+
+def test_the_example_of_a_cluster_file_shows_every_key_with_the_numbers_of_the_known_device():
+    example = reader.mapping(FOLDER / "cluster.yaml", "cluster file")
+    own, known = reader.decode(Cluster, example, "cluster").device, device("A100-40GB")
+    fields = {field.name for field in dataclasses.fields(Device)} - {"sources"}
+    assert example["device"].keys() == fields
+    assert example["inside"].keys() == example["between"].keys() == {field.name for field in dataclasses.fields(Link)}
+    assert own.peak.items() <= known.peak.items()
+    assert own.matmul.items() <= known.matmul.items()
+    for name in fields - {"peak", "matmul"}:
+        assert getattr(own, name) == getattr(known, name), name

@@ -84,3 +84,18 @@ def test_a_padded_vocabulary_is_a_multiple_on_each_rank():
     head = cost(odd, blocks(odd)[-1], Sizes(1, 128, Dtype.FLOAT16, tensor=8), MEGATRON)
     assert head.forward.products[0].n == 6400  # 50257 over 8 ranks, up to a multiple of 128
     assert Pieces(odd, Sizes(1, 128, Dtype.FLOAT16, tensor=8), MEGATRON).tokens == 128
+
+
+def test_what_is_rounded_to_float8_is_read_twice_in_16_bits_and_written_once_in_8():
+    sizes = Sizes(2, 2048, Dtype.BFLOAT16, narrow=True)
+    made = Pieces(LLAMA, sizes, preset("torchtitan")).product(512, 256)
+    assert made.forward.traffic == (2 + 2 + 1) * (4096 * 512 + 512 * 256)
+
+
+@pytest.mark.parametrize("shared", [1, 4])
+def test_queries_keys_and_values_before_their_rotation_are_kept_where_a_stack_says_so(shared):
+    spec = dataclasses.replace(LLAMA, key_value_heads=LLAMA.heads // shared)
+    keeps, not_kept = (
+        _layer(spec, dataclasses.replace(preset("nanotron"), keeps_unrotated=kept)).saved for kept in (True, False)
+    )
+    assert keeps - not_kept == 2 * 2048 * 2 * (LLAMA.hidden + 2 * LLAMA.hidden // shared)

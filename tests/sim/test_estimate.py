@@ -177,3 +177,53 @@ def test_a_schedule_that_moves_activations_or_weights_is_refused_by_name():
     for schedule in ("bpipe", "pipedream"):
         with pytest.raises(PlanError, match=f"schedule {schedule} is not predicted yet"):
             estimate(dataclasses.replace(WHOLE, schedule=schedule, data=1))
+
+
+def test_only_a_backward_gathers_again_so_that_a_forward_hides_none_of_its_gathers():
+    """Korthikanti et al. 2022, §4.2.2: of a layer's six gathers two go behind a product, of a head's two one."""
+    cut = dataclasses.replace(WHOLE, sequence_parallel=True)
+    behind = dataclasses.replace(cut, stack=dataclasses.replace(EVEN, overlaps=frozenset({"regathers"})))
+    all_of_it = dataclasses.replace(cut, stack=dataclasses.replace(EVEN, overlaps=frozenset()))
+    one = stages.exchange(cut.inside(8, stride=1), "all_gather", 2048 * 12288 * 2)
+    some, most = (stages.stages(outline) for outline in (behind, all_of_it))
+    for way, hidden in (("forward", (0, 0)), ("backward", (2 * 12, 2 * 12 + 1))):
+        for stage, count in ((0, hidden[0]), (-1, hidden[1])):
+            parts = [getattr(each, way)[stage].parts["tensor exchange"] for each in (some, most)]
+            assert parts[1] - parts[0] == pytest.approx(count * one, abs=1e-9)
+
+
+def test_recompute_of_all_layers_costs_the_host_as_much_by_share_as_by_name():
+    slow = dataclasses.replace(HEADWAY, host=1e-3)
+    full, share = (estimate(_on_one_rank(stack=slow, recompute=mode)).parts["host"] for mode in ("full", "fraction"))
+    none = estimate(_on_one_rank(stack=slow)).parts["host"]
+    assert share == pytest.approx(full)
+    assert full > 1.2 * none
+
+
+def _on_one_rank(**changes):
+    return dataclasses.replace(WHOLE, **({"pipeline": 1, "data": 1} | changes))
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_what_zero_cuts_over_a_part_of_the_ranks_is_summed_over_its_copies_too(zero):
+    stack = dataclasses.replace(EVEN, overlaps=frozenset(), gathers_embedding=False)
+    outline = dataclasses.replace(WHOLE, stack=stack, data=16, pipeline=1, zero=zero)
+    some = dataclasses.replace(outline, zero_ranks=4)
+    held = stages.stages(outline).numel[0]
+    copies = stages.exchange(some.inside(4, stride=8 * 4), "all_reduce", held // 4 * 4)
+    alone = dataclasses.replace(outline, data=4)  # as if there were no copies
+    assert some.copied == 4
+    assert estimate(some).parts["gradients"] - estimate(alone).parts["gradients"] == pytest.approx(copies)
+
+
+def test_plain_data_ranks_sum_over_all_of_them_whatever_a_group_is_called():
+    outline = dataclasses.replace(WHOLE, data=16, pipeline=1)
+    assert estimate(dataclasses.replace(outline, zero_ranks=4)) == estimate(outline)
+
+
+def test_the_ends_of_a_pipeline_inside_a_node_meet_there():
+    stack = preset("megatron-lm")
+    inside = dataclasses.replace(WHOLE, stack=stack, tensor=1, data=1, pipeline=8)
+    assert inside.ends() == dataclasses.replace(inside, pipeline=2, tensor=4).ends()
+    across = dataclasses.replace(inside, pipeline=4, tensor=4)  # neighbours share a node, the ends do not
+    assert across.ends().bandwidth == CLUSTER.between.bandwidth

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from headway.cluster.presets import preset
+from headway.cluster.presets import device, preset
 from headway.model.spec import PRESETS
 from headway.sim.estimate import estimate
 from headway.sim.explain import document, explain
 from headway.sim.outline import Outline
 from headway.stack.spec import HEADWAY
+from headway.units import Dtype
 
 FULL = Outline(
     model=PRESETS["gpt-22b"],
@@ -55,6 +56,13 @@ def test_the_rates_of_products_and_attention_are_below_what_the_device_reaches_a
     assert 0.5 < products.of < device.matmul[FULL.products] / device.peak[FULL.products]
     assert device.attention[1] < attention.of < device.attention[0]
     assert parts["memory traffic"].rate == pytest.approx(device.memory_bandwidth)
+
+
+def test_attention_of_a_float8_job_is_compared_with_the_peak_of_the_type_that_it_is_in():
+    fast = replace(FULL, cluster=replace(FULL.cluster, device=device("H100")), products=Dtype.FLOAT8)
+    parts = _named(explain(fast).parts)
+    assert parts["attention"].of == parts["attention"].rate / fast.cluster.device.peak[Dtype.BFLOAT16]
+    assert parts["products"].of == parts["products"].rate / fast.cluster.device.peak[Dtype.FLOAT8]
 
 
 def test_computing_again_takes_about_as_long_as_the_forward(found):

@@ -7,6 +7,7 @@ import pytest
 from headway.cluster.presets import preset as cluster_preset
 from headway.model.block import blocks, shared
 from headway.model.spec import PRESETS
+from headway.sim import stages
 from headway.sim.estimate import estimate
 from headway.sim.outline import Outline
 from headway.stack.spec import HEADWAY, Stack, preset
@@ -26,9 +27,19 @@ def _parameters(spec):
 def test_states_are_those_of_zeros_table_with_float32_gradients(zero, bytes_each):
     """Rajbhandari et al. 2020, §5: 2 bytes of parameters, here 4 of gradients, 12 of optimizer state."""
     memory = estimate(dataclasses.replace(OUTLINE, zero=zero)).memory
-    positions = OUTLINE.model.positions * OUTLINE.model.hidden  # of the learned positions, counted with no stage
-    expected = (_parameters(OUTLINE.model) - positions) * bytes_each
-    assert sum(memory[kind] for kind in STATES) == pytest.approx(expected, rel=1e-3)
+    expected = _parameters(OUTLINE.model) * bytes_each
+    assert sum(memory[kind] for kind in STATES) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gpt-7.5b", "llama-3-8b"])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("schedule", "chunks"), [("1f1b", 1), ("zb-v", 2)])
+def test_every_parameter_is_on_one_pipeline_rank_but_a_tied_embedding_on_both_ends(name, tied, schedule, chunks):
+    model = dataclasses.replace(PRESETS[name], tied=tied)
+    outline = dataclasses.replace(OUTLINE, model=model, pipeline=4, schedule=schedule, chunks=chunks)
+    twice = tied and schedule == "1f1b"  # a V has both its ends on one rank
+    each = stages.stages(outline).numel
+    assert sum(each) == _parameters(model) + twice * model.vocabulary * model.hidden
 
 
 def test_zero_over_a_part_of_the_ranks_cuts_into_so_many_parts():

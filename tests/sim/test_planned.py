@@ -1,14 +1,19 @@
 """The outline of a plan: its sizes and stages, and an estimate that agrees with the play of every operation."""
 
+from pathlib import Path
+
 import pytest
 
 from headway.errors import PlanError
+from headway.plan.read import mapping
 from headway.sim.estimate import estimate
 from headway.sim.planned import outline
 from headway.sim.simulate import simulate
 from headway.units import Dtype
 
 LONG = {"sequence_length": 2048, "tokenizer": "none"}
+EXAMPLE = Path(__file__).parents[2] / "examples/cluster.yaml"  # two nodes of eight
+SLOW = mapping(EXAMPLE, "cluster file") | {"between": {"name": "slow", "latency": 1e-5, "bandwidth": 2e9}}
 TOLERANCE = 0.02  # of the played step; the furthest of the plans below is off by 1.6 %
 
 
@@ -45,6 +50,12 @@ SAME = {
         1,
         16,
         {"tensor": 8, "pipeline": 8, "chunks": 3, "schedule": "interleaved", "sequence_parallel": True},
+    ),
+    "a pipeline of which some neighbours share a node": (
+        "gpt-1.3b",
+        1,
+        16,
+        {"pipeline": 4, "data": 4, "zero": 1, "cluster": SLOW},
     ),
     "uneven stages by hand": ("gpt-1.3b", 2, 8, {"pipeline": 3, "split": [10, 9, 5]}),
 }
