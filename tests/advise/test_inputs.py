@@ -120,7 +120,7 @@ def test_models_need_not_say_what_their_kind_implies(tmp_path):
         ({"schedule": "zb-v"}, "zb-v with vpp 1"),
         ({"schedule": "gpipe", "vpp": 2}, "gpipe with vpp 2"),
         ({"precision": "fp8"}, "no rate of A100-80GB for fp8"),
-        ({"precision": "bf16", "gpu": "V100-32GB"}, "no bf16 on V100-32GB"),
+        ({"precision": "bf16", "gpu": "V100-32GB"}, "no rate of V100-32GB for bf16"),
         ({"tp": 3, "n_gpus": 12}, "tp does not divide heads"),
         ({"cp": 3, "n_gpus": 24}, "cp does not divide seq_len"),
         ({"zero_stage": 3, "zero_group": 4}, "zero_group does not divide dp × cp"),
