@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from headway.model.block import SHARED, Block, Parameter, num_parameters, shared
 from headway.model.cut import num_held
@@ -11,7 +12,7 @@ from headway.units import Bytes, Dtype
 ALIGNED = 16  # elements in the widest vector of any processor (AVX-512, of float32), which treats a rest otherwise
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: a large plan asks for a unit's size a million times
 class Unit:
     """One or more neighbouring blocks of one stage; or weights that two stages share, which is a unit without blocks.
 
@@ -25,7 +26,7 @@ class Unit:
     parameters: tuple[Parameter, ...]
     tensor: int = 1
 
-    @property
+    @cached_property
     def numel(self) -> int:
         """Elements of a rank's flat buffer: its part of what is cut, padding included, and what each rank has whole."""
         return num_held(self.parameters, self.tensor)
