@@ -169,8 +169,9 @@ def _peaks(trace: Trace, ranks: Column, places: Column) -> dict[int, tuple[int, 
     where, sums, times = where[order], np.cumsum(steps[order]), held.times[order]
     # of several changes at one time the last counts
     last = np.flatnonzero(np.append((np.diff(times) != 0) | (np.diff(where) != 0), [True]))
+    reached = where[last]
     for place, kept in constant.items():
-        mine = last[np.searchsorted(where[last], place) : np.searchsorted(where[last], place, side="right")]
+        mine = last[np.searchsorted(reached, place) : np.searchsorted(reached, place, side="right")]
         if not len(mine):
             continue
         start = int(np.searchsorted(where, place))

@@ -19,11 +19,6 @@ class Held:
     ranks: tuple[int, ...]
     peaks: dict[str, Bytes]
 
-    @property
-    def total(self) -> Bytes:
-        """Sum of the peaks: enough even if all of them come at once."""
-        return Bytes(sum(self.peaks.values()))
-
 
 def collapse(trace: Trace) -> tuple[Held, ...]:
     """Ranks with equal peaks together, in the order of their first rank."""

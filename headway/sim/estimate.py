@@ -99,16 +99,25 @@ def _gradients(outline: Outline, each: Stages, rank: int) -> Seconds:
 
 
 def _left(outline: Outline, taken: float, last: float) -> float:
-    """Seconds of a sum of gradients that are not behind the last backward: those of its last unit at least."""
+    """Seconds of a sum of gradients that are not behind the last backwards: those of its last unit at least.
+
+    An interleaved rank is done with a chunk P backwards before the next (Narayanan et al. 2021, §2.2), and sums its
+    gradients meanwhile.
+    """
     if "gradients" not in outline.stack.overlaps:
         return taken
-    return max(taken - _OVERLAPPED * last, taken / max(1, outline.model.layers // outline.pipeline))
+    chunks = _apart(outline)
+    each, ended = taken / chunks, -float("inf")
+    for later in reversed(range(chunks)):
+        ended = max(ended, -last * (later * outline.pipeline + _OVERLAPPED)) + each
+    return max(ended, taken / max(1, outline.model.layers // outline.pipeline))
 
 
 def _parameters(outline: Outline, each: Stages, rank: int, numel: int) -> float:
     """What the gathers of a rank's updated parameters take, of `numel`: without a weight that both ends share.
 
-    Behind the first forward only its first unit is waited for.
+    Behind the first forward only its first unit is waited for; an interleaved rank needs the next chunk's P forwards
+    after those of one.
     """
     size, over = outline.dtype.bytes, outline.sharing()
     taken = stages.exchange(over, "all_gather", numel * size)
@@ -116,7 +125,14 @@ def _parameters(outline: Outline, each: Stages, rank: int, numel: int) -> float:
         return taken
     hidden = sum(way.seconds for way in each.forward[: rank + 1])  # a later rank waits for its input anyway
     first = each.embedding if numel == each.numel[rank] else each.layer
-    return max(taken - hidden, 0.0 if rank else stages.exchange(over, "all_gather", first * size))
+    chunks, later = _apart(outline), outline.pipeline * each.forward[rank].seconds
+    late = max((chunk + 1) * taken / chunks - hidden - chunk * later for chunk in range(chunks))
+    return max(late, 0.0 if rank else stages.exchange(over, "all_gather", first * size))
+
+
+def _apart(outline: Outline) -> int:
+    """Chunks of a rank that are used one after another by P micro-batches each."""
+    return outline.chunks if outline.schedule == "interleaved" else 1
 
 
 _OVERLAPPED = 0.8  # of a backward during which gradients are ready to go: those of its first units wait for no other

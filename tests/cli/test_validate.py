@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headway.cli.main import main
+from headway.sim.estimate import estimate
 from tests.advise.rows import by_microbatch, write
 
 KEYS = {"rows", "time_mape", "time_bias", "memory_mape", "spearman"}
@@ -19,6 +20,7 @@ ROWS = [
 
 @pytest.fixture(autouse=True)
 def _known_predictions(monkeypatch):
+    monkeypatch.setattr("headway.sim.explain.estimate", estimate)  # bound where it is first imported
     monkeypatch.setattr("headway.sim.estimate.estimate", by_microbatch({1: 2.2, 2: 1.0, 4: 0.51}))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("FORCE_COLOR", raising=False)

@@ -51,6 +51,12 @@ SAME = {
         16,
         {"tensor": 8, "pipeline": 8, "chunks": 3, "schedule": "interleaved", "sequence_parallel": True},
     ),
+    "interleaved, data ranks on other nodes": (
+        "gpt-22b",
+        1,
+        16,
+        {"tensor": 8, "pipeline": 4, "chunks": 3, "schedule": "interleaved", "data": 8, "zero": 1},
+    ),
     "a pipeline of which some neighbours share a node": (
         "gpt-1.3b",
         1,
