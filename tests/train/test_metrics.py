@@ -143,20 +143,25 @@ def test_without_tensorboard_one_line_says_so_and_there_are_no_event_files(tmp_p
     assert not (run / "tensorboard").exists()
 
 
-@pytest.fixture
-def small_files():
-    """A function: files of this process end at so many bytes, as on a full disk."""
+@contextlib.contextmanager
+def _small_files(size):
+    """Files of this process end at so many bytes, as on a full disk: the test runner's own output too, so not longer."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_line_that_does_not_fit_on_the_disk_is_left_out_whole_and_the_error_says_what_helps(tmp_path, small_files):
+def test_a_line_that_does_not_fit_on_the_disk_is_left_out_whole_and_the_error_says_what_helps(tmp_path):
     path = tmp_path / "metrics.jsonl"
     with contextlib.closing(Lines(path)) as lines:
         lines.add({"step": 1})
-        small_files(20)
-        with pytest.raises(JobError, match=r"metrics\.jsonl cannot be written \(File too large\)\. Free some space"):
+        too_large = pytest.raises(
+            JobError, match=r"metrics\.jsonl cannot be written \(File too large\)\. Free some space"
+        )
+        with too_large, _small_files(20):
             lines.add({"step": 2, "loss": 1.25})
     assert path.read_text() == '{"step": 1}\n'
 
