@@ -145,7 +145,7 @@ def test_without_tensorboard_one_line_says_so_and_there_are_no_event_files(tmp_p
 
 @contextlib.contextmanager
 def _small_files(size):
-    """Files of this process end at so many bytes, as on a full disk: the test runner's own output too, so not longer."""
+    """Files of this process end at so many bytes, as on a full disk: those of the test runner too, so not longer."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
