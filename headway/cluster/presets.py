@@ -44,9 +44,11 @@ def of_devices(device: Device, *, nodes: int, per_node: int, inside: str, networ
 
 def local_cpu() -> Cluster:
     """This machine's cores and memory; ranks beyond the cores share them."""
-    core = device("CPU-core-AMX" if "amx_bf16" in processor_flags() else "CPU-core")
-    loopback = _link("loopback")
-    core = replace(core, memory=machine_memory())
+    flags = processor_flags()
+    newest = "CPU-core-AMX" if "amx_bf16" in flags else "CPU-core"
+    name = newest if "avx512f" in flags or "avx2" not in flags else "CPU-core-AVX2"
+    loopback = _link(_named(_file())[name][1]["link"])
+    core = replace(device(name), memory=machine_memory())
     return Cluster("local-cpu", 1, MAX_LOCAL_RANKS, core, loopback, loopback, shared_cores=num_cores())
 
 

@@ -70,3 +70,20 @@ def test_a_cluster_of_devices_has_their_link_or_the_one_that_is_named():
     assert own.num_devices == 16
     with pytest.raises(PlanError, match="no link inside a node is called 'smoke'"):
         of_devices(each, inside="smoke", **more)
+
+
+@pytest.mark.parametrize(
+    ("flags", "core"),
+    [
+        ({"avx2"}, "CPU-core-AVX2"),
+        ({"avx2", "avx512f"}, "CPU-core"),
+        ({"avx2", "avx512f", "amx_bf16"}, "CPU-core-AMX"),
+        (set(), "CPU-core"),
+    ],
+)
+def test_the_local_cluster_has_the_core_that_this_machine_has(monkeypatch, flags, core):
+    monkeypatch.setattr("headway.cluster.presets.processor_flags", lambda: frozenset(flags))
+    found = preset("local-cpu")
+    assert found.device.name == core
+    assert found.device.memory > 2**30
+    assert found.inside == found.between
