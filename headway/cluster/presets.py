@@ -37,8 +37,8 @@ def of_devices(device: Device, *, nodes: int, per_node: int, inside: str, networ
     `inside`: the link between devices of a node by one of its names ('', or NVLink of no generation: the device's own);
     `network`: bytes a second of each device's network card, of which collectives reach a share.
     """
-    own = _named(_file())[device.name][1]["link"]
-    link = _link(own if inside in {"", "NVLink", "NVLink+NVSwitch", "NVSwitch"} else inside)
+    own = inside in {"", "NVLink", "NVLink+NVSwitch", "NVSwitch"}
+    link = _own_link(device.name) if own else _link(inside)
     return Cluster(f"{nodes} × {per_node} {device.name}", nodes, per_node, device, link, _network("network", network))
 
 
@@ -47,7 +47,7 @@ def local_cpu() -> Cluster:
     flags = processor_flags()
     newest = "CPU-core-AMX" if "amx_bf16" in flags else "CPU-core"
     name = newest if "avx512f" in flags or "avx2" not in flags else "CPU-core-AVX2"
-    loopback = _link(_named(_file())[name][1]["link"])
+    loopback = _own_link(name)
     core = replace(device(name), memory=machine_memory())
     return Cluster("local-cpu", 1, MAX_LOCAL_RANKS, core, loopback, loopback, shared_cores=num_cores())
 
@@ -69,8 +69,7 @@ def _ascend_910b() -> Cluster:
 
 def _cluster(name: str, of: str, nodes: int, network: BytesPerSecond, card: str) -> Cluster:
     each = device(of)
-    inside = _link(_named(_file())[of][1]["link"])
-    return Cluster(name, nodes, 8, each, inside, _network(card, network))
+    return Cluster(name, nodes, 8, each, _own_link(of), _network(card, network))
 
 
 def _device(name: str, entry: Mapping[str, Any]) -> Device:
@@ -94,6 +93,11 @@ def _device(name: str, entry: Mapping[str, Any]) -> Device:
         **{key: BytesPerSecond(float(entry.get(key, 0))) for key in ("host_link", "host_stream", "disk")},
         sources=entry["sources"],
     )
+
+
+def _own_link(device: str) -> Link:
+    """The link inside a node that a device has."""
+    return _link(_named(_file())[device][1]["link"])
 
 
 def _link(name: str) -> Link:

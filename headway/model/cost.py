@@ -57,7 +57,7 @@ def _layer(of: Pieces) -> list[Cost]:
     """24·s·b·h² + 4·s²·b·h FLOPs with a GELU's f = 4h (Narayanan et al. 2021, appendix)."""
     spec, tensor = of.spec, of.sizes.tensor
     h, f = spec.hidden, spec.feed_forward // tensor
-    queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)
+    queries, keys = of.queries, of.keys
     width = queries + 2 * keys  # of a token's queries, keys and values together
     gated = spec.family == "llama"
     return [

@@ -117,7 +117,17 @@ class Pieces:
     @property
     def cuts(self) -> int:
         """Into how many parts tensor ranks cut the sequence outside of products and attention."""
-        return self.sizes.tensor if self.sizes.sequence_parallel else 1
+        return self.sizes.cuts
+
+    @property
+    def queries(self) -> int:
+        """Elements of a token's queries on the rank."""
+        return self.spec.hidden // self.sizes.tensor
+
+    @property
+    def keys(self) -> int:
+        """Elements of a token's keys (or values) on the rank: of one head at least."""
+        return max(self.spec.head_width, self.spec.key_value_width // self.sizes.tensor)
 
     def product(self, n: int, m: int, *, narrow: bool = True) -> Cost:
         """Each token's n elements times an n × m matrix, of which the n are kept."""

@@ -55,10 +55,8 @@ def again(mode: Mode, pieces: Pieces, cost: Cost) -> Again:
             inputs = pieces.tokens * pieces.spec.hidden * pieces.size // pieces.cuts
             return Again(cost.forward, Bytes(inputs), Bytes(cost.saved - inputs))
         case "selective":
-            spec, tensor = pieces.spec, pieces.sizes.tensor
-            queries, keys = spec.hidden // tensor, max(spec.head_width, spec.key_value_width // tensor)
-            core = pieces.attention(queries, keys)
-            held = max(0, core.saved - pieces.tokens * (queries + 2 * keys) * pieces.size)
+            core = pieces.attention(pieces.queries, pieces.keys)
+            held = max(0, core.saved - pieces.tokens * (pieces.queries + 2 * pieces.keys) * pieces.size)
             return Again(core.forward, Bytes(cost.saved - held), Bytes(held))
         case _:
             assert_never(mode)

@@ -26,6 +26,11 @@ class Sizes:
     attention: Literal["flash", "unfused", "explicit"] | None = None
 
     @property
+    def cuts(self) -> int:
+        """Into how many parts tensor ranks cut the sequence outside of products and attention."""
+        return self.tensor if self.sequence_parallel else 1
+
+    @property
     def tokens(self) -> int:
         """Tokens of the micro-batch that a context rank has."""
         return self.batch * (self.sequence // self.context)

@@ -102,7 +102,7 @@ def message_bytes(plan: Plan) -> Bytes:
 
 def sequence_cuts(plan: Plan) -> int:
     """Into how many parts tensor ranks cut the sequence outside of products and attention."""
-    return plan.layout.size("tensor") if plan.sequence_parallel else 1
+    return _sizes(plan).cuts
 
 
 def unit_cost(plan: Plan, unit: Unit) -> Cost:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from headway.model.exchange import Collective
 from headway.model.pieces import Effort
+from headway.plan.memory import MIXED
 from headway.plan.price import price
 from headway.sim import footprint, offload, pipeline, stages
 from headway.sim.outline import Outline
@@ -136,7 +137,6 @@ def _apart(outline: Outline) -> int:
 
 
 _OVERLAPPED = 0.8  # of a backward during which gradients are ready to go: those of its first units wait for no other
-_PARAMETER = 2  # bytes of one in 16 bits
 
 
 def _update(outline: Outline, each: Stages, rank: int) -> Seconds:
@@ -148,6 +148,6 @@ def _update(outline: Outline, each: Stages, rank: int) -> Seconds:
     own = numel // outline.cuts("optimizer")
     held = own if outline.zero == 3 else numel
     summed = -(-numel // (outline.data * outline.context)) * stack.grads.bytes
-    traffic = own * stack.optimizer_bytes + (summed if stack.norms_own else held * (stack.grads.bytes + _PARAMETER))
+    traffic = own * stack.optimizer_bytes + (summed if stack.norms_own else held * (stack.grads.bytes + MIXED.params))
     kernels = 8 * outline.model.layers // outline.pipeline
     return price(device, Effort(traffic=Bytes(traffic), kernels=kernels), Dtype.FLOAT32).seconds

@@ -1,10 +1,9 @@
 """Explain: where an estimated step goes and at what rates, and what would change if one thing were twice as fast."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headway.cluster.spec import Device, Link
-from headway.model.block import Kind
 from headway.model.pieces import Effort
 from headway.sim import pipeline, stages
 from headway.sim.estimate import Estimate, estimate
@@ -116,9 +115,9 @@ def _part(name: str, taken: float, whole: float, amount: float, unit: str, peak:
 
 def _efforts(outline: Outline, each: Stages, rank: int) -> Effort:
     """All that the blocks of a pipeline rank compute in a step, both ways; what is computed again left out."""
-    found, last = Effort(), len(each.layers) - 1
+    found = Effort()
     for stage in outline.stages_of(rank):
-        for kind, count in _held(stage, each.layers[stage], last):
+        for kind, count in stages.held(each.layers, stage):
             cost = stages.cost_of(outline, kind)
             for way in (cost.forward, cost.backward):
                 times = count * outline.microbatches
@@ -130,14 +129,6 @@ def _efforts(outline: Outline, each: Stages, rank: int) -> Effort:
                     found.kernels + times * way.kernels,
                 )
     return found
-
-
-def _held(stage: int, layers: int, last: int) -> Iterator[tuple[Kind, int]]:
-    if stage == 0:
-        yield "embedding", 1
-    yield "layer", layers
-    if stage == last:
-        yield "head", 1
 
 
 def _of_device(change: Callable[[Device], Device]) -> Callable[[Outline], Outline]:

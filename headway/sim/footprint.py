@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from headway.plan.memory import MIXED
 from headway.sim import offload
 from headway.sim.outline import Outline
 from headway.sim.stages import Stages
-from headway.units import Bytes
+from headway.units import Bytes, Dtype
 
-_PARAMETER, _MOMENTS, _MASTER = 2, 8, 4  # bytes of a parameter in 16 bits, both of Adam's moments, a float32 copy
+_MASTER = Dtype.FLOAT32.bytes  # of a parameter's copy, which is the parameter itself where none is kept in 16 bits
 
 
 def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> dict[str, Bytes]:
@@ -20,9 +21,9 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
     stack, numel = outline.stack, each.numel[rank]
     wide = stack.params_wide and outline.zero == 3
     found = {
-        "parameters": numel * (_MASTER if wide else _PARAMETER) // outline.cuts("params"),
-        "gradients": numel * stack.grads.bytes // outline.cuts("grads") + (numel * _PARAMETER if stack.copies else 0),
-        "optimizer": numel * (_MOMENTS + (0 if wide else _MASTER)) // outline.cuts("optimizer"),
+        "parameters": numel * (_MASTER if wide else MIXED.params) // outline.cuts("params"),
+        "gradients": numel * stack.grads.bytes // outline.cuts("grads") + (numel * MIXED.params if stack.copies else 0),
+        "optimizer": numel * (MIXED.optimizer - (_MASTER if wide else 0)) // outline.cuts("optimizer"),
         "activations": held[rank],
         "recomputed": each.again,
     }
@@ -39,6 +40,6 @@ def memory(outline: Outline, each: Stages, held: Sequence[int], rank: int) -> di
     if outline.zero == 3:
         # two layers, or the embedding, whole; and a layer's gradients whole
         whole = max(2 * each.layer, each.embedding)
-        found["gathered"] = whole * _PARAMETER + each.layer * stack.reduced.bytes
+        found["gathered"] = whole * MIXED.params + each.layer * stack.reduced.bytes
     found |= outline.cluster.device.besides(sum(found.values()))
     return {kind: Bytes(int(size)) for kind, size in found.items() if size}

@@ -2,10 +2,10 @@
 
 from headway.cluster.spec import Device
 from headway.errors import PlanError
+from headway.plan.memory import MIXED
 from headway.sim.outline import Outline
 from headway.units import Bytes, BytesPerSecond, Seconds
 
-_PARAMETER, _GRADIENT, _STATE = 2, 2, 12  # bytes of one in 16 bits, and of its float32 copy with both moments
 _ADAM = 28  # bytes of host memory that updating one parameter reads and writes: weight, moments, and the gradient
 
 
@@ -15,16 +15,16 @@ def sent(outline: Outline, numel: int, backwards: float) -> Seconds:
     Of a part that is kept by no device every micro-batch's goes (Ren et al. 2021, §4.1), of whole gradients their sum.
     """
     times = outline.microbatches if outline.cuts("grads") > 1 else 1
-    moved = times * (numel // outline.cuts("optimizer")) * _GRADIENT
+    moved = times * (numel // outline.cuts("optimizer")) * MIXED.grads
     return Seconds(max(0.0, moved / _link(outline) - backwards))
 
 
 def updated(outline: Outline, numel: int) -> Seconds:
     """The update in host memory, while parameters go back and states come from disk and go (Ren et al. 2021, §4.2)."""
     device, own = _checked(outline), numel // outline.cuts("optimizer")
-    taken = [own * _ADAM / device.host_stream, own * _PARAMETER / device.host_link]
+    taken = [own * _ADAM / device.host_stream, own * MIXED.params / device.host_link]
     if outline.optimizer_on == "disk":
-        taken.append(2 * own * _STATE / device.disk)
+        taken.append(2 * own * MIXED.optimizer / device.disk)
     return Seconds(max(taken))
 
 
@@ -34,17 +34,17 @@ def fetched(outline: Outline, numel: int) -> Seconds:
         return Seconds(0.0)
     device = _checked(outline)
     rate = device.host_link if outline.params_on == "host" else min(device.host_link, device.disk)
-    return Seconds(numel / outline.cuts("params") * _PARAMETER / rate)
+    return Seconds(numel / outline.cuts("params") * MIXED.params / rate)
 
 
 def away(outline: Outline, numel: int) -> dict[str, Bytes]:
     """Category → bytes in host memory or on disk, of a rank that holds `numel` parameters."""
     found: dict[str, int] = {}
     if outline.params_on != "device":
-        found["parameters"] = numel // outline.cuts("params") * _PARAMETER
+        found["parameters"] = numel // outline.cuts("params") * MIXED.params
     if outline.optimizer_on != "device":
         own = numel // outline.cuts("optimizer")
-        found |= {"gradients": own * _GRADIENT, "optimizer": own * _STATE}
+        found |= {"gradients": own * MIXED.grads, "optimizer": own * MIXED.optimizer}
     return {kind: Bytes(size) for kind, size in found.items()}
 
 

@@ -82,11 +82,6 @@ class Outline:
         )
 
     @property
-    def cuts_of_sequence(self) -> int:
-        """Into how many parts tensor ranks cut the sequence outside of products and attention."""
-        return self.tensor if self.sequence_parallel else 1
-
-    @property
     def pipeline_crosses_nodes(self) -> bool:
         """Whether any two neighbours of a pipeline are on different nodes."""
         return self.pipeline > 1 and self.world > self.cluster.devices_per_node

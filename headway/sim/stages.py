@@ -1,6 +1,6 @@
 """Stages of an outline: the blocks of each, and how long each takes forward and backward, by what the time is for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
@@ -73,27 +73,15 @@ def stages(outline: Outline) -> Stages:
     """The stages of `outline`."""
     embedding, layer, head = (_block(outline, kind) for kind in ("embedding", "layer", "head"))
     layers = _layers(outline, (embedding, layer, head))
-    last = len(layers) - 1
-
-    def of(way: str) -> tuple[Way, ...]:
-        waits = Way({"host": outline.stack.host_rank * outline.world / 2})  # half of it each way
-        return tuple(
-            _sum(
-                [
-                    *([(1, getattr(embedding, way))] if stage == 0 else []),
-                    (count, getattr(layer, way)),
-                    *([(1, getattr(head, way))] if stage == last else []),
-                    (1, waits),
-                ]
-            )
-            for stage, count in enumerate(layers)
-        )
-
-    ends = {0: embedding.saved, last: head.saved} if last else {0: embedding.saved + head.saved}
-    sent = outline.sizes.tokens * outline.model.hidden * outline.dtype.bytes // outline.cuts_of_sequence
-    saved = tuple(
-        count * layer.saved + ends.get(stage, 0) + (sent if stage < last else 0) for stage, count in enumerate(layers)
-    )
+    each_kind = {"embedding": embedding, "layer": layer, "head": head}
+    members = [[(count, each_kind[kind]) for kind, count in held(layers, stage)] for stage in range(len(layers))]
+    waits = (1, Way({"host": outline.stack.host_rank * outline.world / 2}))  # half of it each way
+    forward = tuple(_sum([*((count, block.forward) for count, block in each), waits]) for each in members)
+    backward = tuple(_sum([*((count, block.backward) for count, block in each), waits]) for each in members)
+    weights = tuple(sum(count * block.weights for count, block in each) for each in members)
+    sent = outline.sizes.tokens * outline.model.hidden * outline.dtype.bytes // outline.sizes.cuts
+    kept = [sum(count * block.saved for count, block in each) for each in members]
+    saved = (*(size + sent for size in kept[:-1]), kept[-1])
     padded, plain = (
         vocabulary(outline.model, outline.tensor, multiple) * outline.model.hidden
         for multiple in (outline.stack.pads_vocabulary, 1)
@@ -104,8 +92,16 @@ def stages(outline: Outline) -> Stages:
     numel[outline.head_rank] += head.numel - beside
     if outline.ties_ranks or not outline.model.tied:
         numel[outline.head_rank] += padded
-    weights = tuple(count * layer.weights + (head.weights if s == last else 0.0) for s, count in enumerate(layers))
-    return Stages(layers, of("forward"), of("backward"), weights, saved, tuple(numel), padded, layer.numel, layer.again)
+    return Stages(layers, forward, backward, weights, saved, tuple(numel), padded, layer.numel, layer.again)
+
+
+def held(layers: Sequence[int], stage: int) -> Iterator[tuple[Kind, int]]:
+    """The blocks of a stage, where stages have so many `layers`: each kind, and how many of it."""
+    if stage == 0:
+        yield "embedding", 1
+    yield "layer", layers[stage]
+    if stage == len(layers) - 1:
+        yield "head", 1
 
 
 def exchange(over: Ring, kind: Collective, size: int) -> float:
@@ -157,7 +153,7 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     one = _one(outline.model, kind)
     numel = num_held(one.parameters, outline.tensor)
     pieces = Pieces(outline.model, outline.sizes, outline.stack)
-    cost = cost_of(outline, kind)
+    cost = of_kind(kind, numel, pieces)
     there, back = _priced(outline, cost.forward), _priced(outline, cost.backward, backward=True)
     calls = exchanges.forward(outline.model, one, outline.sizes), exchanges.backward(outline.model, one, outline.sizes)
     forward = {**_times(there), "tensor exchange": _tensor(outline, there, calls[0])}
@@ -165,7 +161,7 @@ def _block(outline: Outline, kind: Kind) -> _Block:
     saved, again, more = int(cost.saved), 0, (0, 0)
     if kind == "layer":
         if outline.context > 1:
-            forward["context exchange"], backward["context exchange"] = _context(outline, there, back)
+            forward["context exchange"], backward["context exchange"] = _context(outline, pieces, there, back)
         backward["recompute"], saved, more = _recompute(outline, pieces, cost, forward, len(calls[0]))
         again = cost.saved - saved
     _host(outline, forward, cost.forward.kernels, len(calls[0]))
@@ -212,11 +208,9 @@ def _gathered_once(calls: tuple[Call, ...]) -> tuple[Call, ...]:
     return tuple(call for place, call in enumerate(calls) if place not in gathers)
 
 
-def _context(outline: Outline, there: Price, back: Price) -> tuple[float, float]:
+def _context(outline: Outline, pieces: Pieces, there: Price, back: Price) -> tuple[float, float]:
     """Ring attention: keys and values go round the context ranks while each part is attended to (Liu et al. 2023)."""
-    c, sizes = outline.context, outline.sizes
-    keys = max(outline.model.head_width, outline.model.key_value_width // outline.tensor)
-    moved = 2 * sizes.tokens * keys * outline.dtype.bytes
+    c, moved = outline.context, 2 * pieces.tokens * pieces.keys * outline.dtype.bytes
     link = outline.inside(c, stride=outline.tensor)
     rounds = (c - 1) * (link.call + moved / link.bandwidth)
     return max(0.0, rounds - there.attention), max(0.0, 2 * rounds - back.attention)
@@ -226,8 +220,7 @@ def _recompute(
     outline: Outline, pieces: Pieces, cost: Cost, forward: Mapping[str, float], calls: int
 ) -> tuple[float, int, tuple[int, int]]:
     """Seconds that a layer's backward computes again, bytes that it keeps all the same, kernels and calls for it."""
-    spec, tensor = outline.model, outline.tensor
-    h = spec.hidden
+    spec = outline.model
     whole, inputs = sum(forward.values()), recompute.again("full", pieces, cost).saved
     match outline.recompute:
         case "none":
@@ -243,8 +236,8 @@ def _recompute(
             return _priced(outline, core.effort).seconds, core.saved, (core.effort.kernels, 0)
         case "op-level":
             # torchtitan keeps what every other product gives (queries and values, gate, down) and the fused attention
-            queries, keys = h // tensor, max(spec.head_width, spec.key_value_width // tensor)
-            f, narrow = spec.feed_forward // tensor, outline.sizes.narrow
+            queries, keys, h = pieces.queries, pieces.keys, spec.hidden
+            f, narrow = spec.feed_forward // outline.tensor, outline.sizes.narrow
             taken = [(keys, h), (h, queries), (f, h)] if spec.family == "llama" else [(h, queries), (h, f)]
             products = tuple(Product(pieces.tokens, n, k, narrow=narrow) for n, k in taken)
             kept = queries + keys + f + h if spec.family == "llama" else queries + 2 * keys + f
