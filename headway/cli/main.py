@@ -1,6 +1,5 @@
 """The command `headway`: its verbs, imported when they are called, and the exit status of every ending."""
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -8,7 +7,8 @@ from io import TextIOWrapper
 
 import click
 
-from headway.errors import HeadwayError, nearest
+from headway.cli.lazy import LazyGroup
+from headway.errors import HeadwayError
 
 INTERRUPTED, FAILED = 130, 1
 
@@ -21,44 +21,18 @@ _VERBS = {
     "generate": ("headway.cli.generate:generate", "Write text from a run's weights."),
     "compare": ("headway.cli.compare:compare", "Lay a run's prediction beside its measurement."),
     "validate": ("headway.cli.validate:validate", "Lay predictions beside what others measured."),
-    "fabric": ("headway.cli.fabric:fabric", "Describe a training network: HPN, its rivals, or your own."),
+    "fabric": (
+        "headway.cli.fabric.group:fabric",
+        "The training network: what it is, how fast, and what failures cost.",
+    ),
     "checkpoint": ("headway.cli.checkpoint:checkpoint", "Look into checkpoints, and check their bytes."),
     "data": ("headway.cli.data:data", "Make a token file (.bin and .idx) from texts, and look into one."),
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the verbs, in the order in which one uses them."""
-        return list(_VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb called `cmd_name`, imported now."""
-        if cmd_name not in _VERBS:
-            return None
-        module, name = _VERBS[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that `args` begin with; an unknown one is refused with the nearest name."""
-        if args[0] not in _VERBS and not args[0].startswith("-"):
-            raise click.UsageError(f"no verb is called '{args[0]}'. {nearest(args[0], _VERBS)}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The listing of the verbs."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, short) for name, (_, short) in _VERBS.items()])
-
-
 @click.group(
     cls=LazyGroup,
+    verbs=_VERBS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     subcommand_metavar="VERB [ARGS]...",
 )

@@ -1,11 +1,9 @@
-"""headway fabric: the training network: what it is made of, and files that others read."""
+"""headway fabric describe: what a network is made of, and files that others read."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-
-from headway.cli.data import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,18 +15,7 @@ _SVG_COLUMNS = 96
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.group(cls=Verbs, subcommand_metavar="VERB [ARGS]...")
-def fabric() -> None:
-    """The training network: HPN, its rivals, or one of your own.
-
-    \b
-    Example:
-      headway fabric describe hpn
-      headway fabric describe examples/fabric.yaml --json
-    """
-
-
-@fabric.command(epilog="Fabrics: hpn, dcn+, single-tor, single-plane, rail-only. What each is: docs/fabric.md.")
+@click.command(epilog="Fabrics: hpn, dcn+, single-tor, single-plane, rail-only. What each is: docs/fabric.md.")
 @click.argument("name", metavar="NAME | FILE")
 @click.option("--pods", type=int, metavar="N", help="Pods (of a family).  [1]")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another size, as segments=2; may repeat.")

@@ -1,0 +1,1 @@
+"""The verbs of headway fabric, one a file."""
