@@ -114,7 +114,8 @@ def _network(name: str, bandwidth: float) -> Link:
 
 def _reached(name: str, bandwidth: float, entry: Mapping[str, Any]) -> Link:
     reached = BytesPerSecond(bandwidth * entry["reached"])
-    return Link(name, Seconds(float(entry["latency"])), reached, Seconds(float(entry["call"])))
+    times = Seconds(float(entry["latency"])), Seconds(float(entry["call"]))
+    return Link(name, times[0], reached, times[1], BytesPerSecond(float(entry.get("in_switch", 0))))
 
 
 def _named(entries: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:

@@ -59,12 +59,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A way between two ranks: seconds = latency + bytes / bandwidth (the alpha-beta model), and `call` to begin."""
+    """A way between two ranks: seconds = latency + bytes / bandwidth (the alpha-beta model), and `call` to begin.
+
+    `in_switch`: bus bandwidth of an all-reduce that the link's switches compute (NVLink SHARP); 0: they do not.
+    """
 
     name: str
     latency: Seconds
     bandwidth: BytesPerSecond
     call: Seconds = _AT_ONCE
+    in_switch: BytesPerSecond = _NO_RATE
 
     def __post_init__(self) -> None:
         if not (self.bandwidth > 0 and self.latency >= 0 and self.call >= 0):

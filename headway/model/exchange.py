@@ -1,5 +1,6 @@
 """Exchange: the collectives that tensor ranks call inside a block, forward and backward, with their bytes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
@@ -9,6 +10,8 @@ from headway.model.spec import ModelSpec
 from headway.units import Bytes
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
+# how often a ring of n ranks sends n − 1 messages of 1/n of the buffer (Thakur et al. 2005, §4)
+ROUNDS: Mapping[Collective, int] = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from headway.model.exchange import Call
+from headway.model.exchange import ROUNDS, Call
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.plan.work import work
 from headway.schedule.action import Action, Kind
 from headway.schedule.operation import Operation
-from headway.sim.cost import ROUNDS
 from headway.units import Bytes, show_bytes
 
 

@@ -1,17 +1,14 @@
 """Seconds of an operation on a cluster: what the device computes, and latency plus bytes over bandwidth of links."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from headway.cluster.spec import Cluster, Link, Ring, ring
-from headway.model.exchange import Call, Collective
+from headway.model.exchange import ROUNDS, Call
 from headway.model.pieces import Effort
 from headway.plan.price import price, waiting
 from headway.plan.work import Work
 from headway.stack.spec import HEADWAY
 from headway.units import Dtype, Seconds
-
-# how often a ring sends n − 1 messages of 1/n of the buffer
-ROUNDS: Mapping[Collective, int] = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:

@@ -1,0 +1,134 @@
+"""Bench: what a test of collectives would measure on a fabric: seconds, bus bandwidth, and what bounds it."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+
+from headway.cluster.spec import Cluster, spread
+from headway.errors import PlanError
+from headway.fabric.collectives import Algorithm, Collective, Group, algorithms, traffic, volume
+from headway.fabric.connect import Connecting, connect
+from headway.fabric.hashing import hashing
+from headway.fabric.spray import sprayed
+from headway.fabric.traffic import Carried, Traffic, capacities, carry
+from headway.fabric.ways import Ways
+from headway.units import Bytes, BytesPerSecond, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A test. `groups` that call `kind` at once with buffers of `size` bytes; `node`: what is inside their hosts."""
+
+    kind: Collective
+    groups: tuple[Group, ...]
+    size: Bytes
+    how: Connecting
+    node: Cluster
+    shared_seed: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """One run, by the algorithm that took least.
+
+    `busbw`: bytes that each rank must pass on over `seconds`, as nccl-tests have it; of the slowest group. `network`
+    and `inside`: the seconds of each alone, of which the longer one counts; `latency` comes on top. `ideal`: the bus
+    bandwidth if packets were sprayed over all paths.
+    """
+
+    algorithm: Algorithm
+    seconds: Seconds
+    busbw: BytesPerSecond
+    network: Seconds
+    inside: Seconds
+    latency: Seconds
+    ideal: BytesPerSecond
+    sent: Traffic
+    carried: Carried
+
+
+def measure(ways: Ways, case: Case, seed: int, algorithm: Algorithm | None = None) -> Measured:
+    """The case under the hashes and source ports that `seed` gives.
+
+    By `algorithm`, or as libraries choose, which know the network's speed and not its collisions: by the one that
+    would take least if packets were sprayed.
+    """
+    known = algorithms(case.kind)
+    if algorithm and algorithm not in known:
+        raise PlanError(f"{case.kind} has no algorithm '{algorithm}'. Use {' or '.join(known)}.")
+    tries = [_attempt(ways, case, each) for each in ([algorithm] if algorithm else known)]
+    best = min(tries, key=lambda each: each.seconds(each.sprayed))
+    sent = best.sent
+    hashes = hashing(ways.fabric, seed, shared=case.shared_seed)
+    connected = connect(ways, hashes, sent.source, sent.destination, case.how, seed)
+    carried = carry(sent, connected, capacities(ways.fabric, ways.alive), case.how.split)
+    network = float(carried.seconds.max(initial=0.0))
+    moved = volume(case.kind, max(each.ranks for each in case.groups)) * case.size
+    taken = [best.seconds(each) for each in (network, best.sprayed)]
+    busbw, ideal = (BytesPerSecond(moved / each if each > 0 else 0.0) for each in taken)
+    times = Seconds(network), Seconds(best.inside), Seconds(best.latency)
+    return Measured(best.algorithm, Seconds(taken[0]), busbw, *times, ideal, sent, carried)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Attempt:
+    """An algorithm, what it sends, and seconds: inside hosts, of latency, and between hosts if packets were sprayed."""
+
+    algorithm: Algorithm
+    sent: Traffic
+    inside: float
+    latency: float
+    sprayed: float
+
+    def seconds(self, network: float) -> float:
+        """All, where the network takes so long: bytes flow inside and between hosts at once."""
+        return self.latency + max(self.inside, network)
+
+
+def _attempt(ways: Ways, case: Case, algorithm: Algorithm) -> _Attempt:
+    sent = traffic(ways.fabric, case.groups, case.kind, algorithm, case.size)
+    most = max(case.groups, key=lambda each: each.ranks)
+    rates, moves = sprayed(sent, ways), sent.bytes > 0
+    each = np.divide(sent.bytes, rates, out=np.where(moves, np.inf, 0.0), where=moves & (rates > 0))
+    best = float(each.max(initial=0.0))
+    return _Attempt(algorithm, sent, _inside(case, most, algorithm), _latency(case, most, algorithm), best)
+
+
+def _inside(case: Case, of: Group, algorithm: Algorithm) -> float:
+    """Seconds that the links inside the hosts need; those of several groups are different cards'."""
+    link, n, members = case.node.inside, of.ranks, of.ranks / of.hosts
+    if members == 1:
+        return 0.0
+    rate, passed = link.bandwidth, volume(case.kind, n)
+    match algorithm:
+        case "ring":
+            pass
+        case "tree":  # a chain inside each host, up and down
+            passed = 2.0
+        case "hierarchical" if link.in_switch:
+            rate = link.in_switch
+        case "hierarchical":
+            passed = volume(case.kind, round(members))
+        case "pairs" if case.kind == "all_to_all":  # what stays inside, and what is handed to the card of another rail
+            passed = (members - 1) / n + (n - members) / n * (members - 1) / members
+        case "pairs":
+            pass
+        case _:
+            assert_never(algorithm)
+    return passed * case.size / rate
+
+
+def _latency(case: Case, of: Group, algorithm: Algorithm) -> float:
+    """Seconds until a message of one byte is through."""
+    node, inside = case.node, round(of.ranks / of.hosts)
+    around = spread(node, of.ranks, inside)
+    match algorithm:
+        case "ring":
+            return around.call + (2 if case.kind == "all_reduce" else 1) * around.around
+        case "tree" | "hierarchical":
+            steps = (of.hosts - 1).bit_length() if algorithm == "tree" else of.hosts - 1
+            hops = (inside - 1) if algorithm == "tree" else min(1, inside - 1)
+            return around.call + 2 * (steps * node.between.latency + hops * node.inside.latency)
+        case _:
+            return around.call + (node.between.latency if of.hosts > 1 else node.inside.latency)

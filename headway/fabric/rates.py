@@ -1,0 +1,87 @@
+"""Rates: what flows get of the links that they share, max-min fair."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.fabric.fabric import Column, Flags, Rates
+
+_EQUAL = 1e-9  # relative: shares of a link that differ by less are the same, whatever the order of sums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uses:
+    """Who uses what. [U] each: flow `flow`, a number below `flows`, takes `weight` times its rate of link `link`.
+
+    A flow is whatever has one rate: a connection, or all edges of a ring with all their connections.
+    """
+
+    flows: int
+    flow: Column
+    link: Column
+    weight: Rates
+
+    def of(self, active: Flags) -> "Uses":
+        """Those of some of the flows, whose numbers stay."""
+        chosen = active[self.flow]
+        return Uses(self.flows, self.flow[chosen], self.link[chosen], self.weight[chosen])
+
+    def loads(self, rates: Rates, links: int) -> Rates:
+        """[links]: bytes a second on each link where flows have `rates`."""
+        found: Rates = np.bincount(self.link, self.weight * rates[self.flow], links).astype(float)
+        return found
+
+
+def max_min(capacity: Rates, uses: Uses) -> tuple[Rates, Column]:
+    """[flows] each: the max-min fair rate, and the link that bounds it (0 and −1 for a flow that uses none).
+
+    No flow could have more without another that has no more having less. All flows grow alike until a link is full.
+    Rather than level by level, each round freezes every flow that crosses a local bottleneck: a link whose even share
+    is the least that any of its flows gets anywhere. Freezing others can only raise the share that such a link would
+    leave, so nothing changes in the result (hundreds of levels, a dozen rounds).
+    """
+    rates, bound = np.zeros(uses.flows), np.full(uses.flows, -1, np.int32)
+    left, links = capacity.astype(float), len(capacity)
+    active = uses
+    while len(active.flow):
+        total = np.bincount(active.link, active.weight, links)
+        share = np.divide(left, total, out=np.full(links, np.inf), where=total > 0)
+        here = share[active.link]
+        least = np.full(uses.flows, np.inf)
+        np.minimum.at(least, active.flow, here)
+        of_flow = least[active.flow]
+        lowest = np.full(links, np.inf)
+        np.minimum.at(lowest, active.link, of_flow)
+        full = lowest >= share * (1 - _EQUAL)  # of links that are used
+        ends = full[active.link] & (here <= of_flow * (1 + _EQUAL))
+        frozen = np.zeros(uses.flows, bool)
+        frozen[active.flow[ends]] = True
+        bound[active.flow[ends]] = active.link[ends]
+        rates[frozen] = least[frozen]
+        gone = frozen[active.flow]
+        left -= np.bincount(active.link[gone], (active.weight * rates[active.flow])[gone], links)
+        np.maximum(left, 0.0, out=left)
+        active = active.of(~frozen)
+    return rates, bound
+
+
+def play(capacity: Rates, uses: Uses, sizes: Rates, *, together: float = 1e-6) -> Rates:
+    """[flows]: when each flow has moved its `sizes` bytes; inf for one that gets nothing.
+
+    Rates are found anew when flows end. Those that end within `together` of the time since the last one end as one.
+    """
+    left, ends = sizes.astype(float), np.where(sizes > 0, np.inf, 0.0)
+    now, active = 0.0, sizes > 0
+    while active.any():
+        rates, _ = max_min(capacity, uses.of(active))
+        takes = np.divide(left, rates, out=np.full(len(left), np.inf), where=active & (rates > 0))
+        step = float(takes.min())
+        if not np.isfinite(step):
+            break
+        done = active & (takes <= step * (1 + together))
+        last = float(takes[done].max())
+        now += last
+        left -= np.where(active, rates * last, 0.0)
+        ends[done] = now
+        active &= ~done
+    return ends

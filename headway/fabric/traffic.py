@@ -1,0 +1,98 @@
+"""Traffic: who sends how much to whom at once, and how long a fabric takes for it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.fabric.connect import Connections, Split
+from headway.fabric.fabric import NONE, Column, Fabric, Flags, Rates
+from headway.fabric.rates import Uses, max_min, play
+from headway.fabric.route import arrives
+
+# RoCEv2: of a frame of 4096 bytes of payload 82 more are on the wire (preamble and gap 20, Ethernet 18, IP 20, UDP 8,
+# InfiniBand's headers and checksum 16)
+GOODPUT = 4096 / 4178
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """E edges between cards and C channels. [E]: `source`, `destination`, `channel`; [C]: the `bytes` of each edge.
+
+    All edges of a channel share one rate: a ring or a tree passes bytes on as they come.
+    """
+
+    source: Column
+    destination: Column
+    channel: Column
+    bytes: Rates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """How a fabric carries traffic.
+
+    `seconds`, [C]: when each channel is done (inf: never). `rates`, [C]: bytes a second of an edge, at the beginning.
+    `loads`, [2L]: bytes a second on each directed link then, and `capacity` what it has. `bound`, [C]: the link that
+    bounds a channel. `route`: of the slowest channel, the connection that crosses that link.
+    """
+
+    seconds: Rates
+    rates: Rates
+    loads: Rates
+    capacity: Rates
+    bound: Column
+    route: Column
+
+    @property
+    def slowest(self) -> int:
+        """The channel that is done last."""
+        return int(np.argmax(self.seconds)) if np.isfinite(self.seconds).all() else int(np.argmin(self.rates))
+
+
+def capacities(fabric: Fabric, alive: Flags | None = None) -> Rates:
+    """[2L]: bytes of payload a second of each directed link: up, then down; 0 where it is dead."""
+    each = fabric.capacity * GOODPUT * (1.0 if alive is None else alive)
+    return np.concatenate([each, each])
+
+
+def carry(traffic: Traffic, connections: Connections, capacity: Rates, split: Split) -> Carried:
+    """How long `traffic` takes over the `connections` of its edges, alone on links of `capacity`.
+
+    An equal split makes an edge as fast as its slowest connection times their number. Where the next message goes to
+    the connection with the fewest unfinished bytes, each carries what it could get alone among all connections.
+    """
+    uses = _uses(traffic, connections, capacity, split)
+    stuck = np.zeros(len(traffic.bytes), bool)
+    stuck[traffic.channel[connections.pair[~arrives(connections.routes)]]] = True
+    moving = uses.of(~stuck)
+    rates, bound = max_min(capacity, moving)
+    rates[stuck] = 0.0
+    sizes = np.where(stuck, 0.0, traffic.bytes)
+    seconds = np.where(stuck & (traffic.bytes > 0), np.inf, play(capacity, moving, sizes))
+    done = Carried(seconds, rates, moving.loads(rates, len(capacity)), capacity, bound, np.full(6, NONE, np.int32))
+    return Carried(seconds, rates, done.loads, capacity, bound, _route(done, traffic, connections))
+
+
+def _uses(traffic: Traffic, connections: Connections, capacity: Rates, split: Split) -> Uses:
+    """What each channel takes of links: all its edges with all their connections."""
+    which, hop = np.nonzero(connections.routes != NONE)
+    link = connections.routes[which, hop]
+    pair = connections.pair
+    if split == "equal":
+        share = 1.0 / np.bincount(pair, minlength=len(traffic.source))[pair]
+    else:
+        alone, _ = max_min(capacity, Uses(len(pair), which.astype(np.int32), link, np.ones(len(link))))
+        whole = np.bincount(pair, alone, len(traffic.source))[pair]
+        share = np.divide(alone, whole, out=np.zeros(len(pair)), where=whole > 0)
+    channel = traffic.channel[pair]
+    return Uses(len(traffic.bytes), channel[which], link, share[which])
+
+
+def _route(done: Carried, traffic: Traffic, connections: Connections) -> Column:
+    """The route of a connection of the slowest channel, over the link that bounds it where there is one."""
+    of = traffic.channel[connections.pair] == done.slowest
+    if not of.any():
+        return done.route
+    over = of & (connections.routes == done.bound[done.slowest]).any(axis=1)
+    found: Column = connections.routes[int(np.argmax(over if over.any() else of & ~arrives(connections.routes)))]
+    return found
