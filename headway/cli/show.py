@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,6 +77,19 @@ def facts(rows: Iterable[tuple[str, str]]) -> "Table":
     for name, text in rows:
         found.add_row(name, text)
     return found
+
+
+@contextmanager
+def progress(total: int, doing: str, *, quiet: bool) -> Iterator[Callable[[], object]]:
+    """A bar on stderr while it is entered, where stderr is a terminal; what it yields is called after each of them."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn(doing), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task(doing, total=total)
+        yield lambda: bar.advance(task)
 
 
 def save(path: object, write: Callable[[], object]) -> None:

@@ -1,7 +1,6 @@
 """headway validate: predictions beside what others measured, by source, and one row explained."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,27 +78,15 @@ def _of_id(rows: "list[Published]", name: str) -> "list[Published]":
 
 def _judge(rows: "list[Published]", *, as_json: bool) -> "Found":
     from headway.advise.validate import judge
+    from headway.cli.show import progress
     from headway.sim.estimate import estimate
 
-    with _progress(len(rows), as_json=as_json) as advance:
+    with progress(len(rows), "predicting", quiet=as_json) as advance:
         found = []
         for row in rows:
             found.append((row, judge(row, estimate)))
             advance()
     return found
-
-
-@contextmanager
-def _progress(total: int, *, as_json: bool) -> Iterator[Callable[[], object]]:
-    """A bar on stderr while it is entered, where stderr is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("predicting"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
-        task = bar.add_task("predicting", total=total)
-        yield lambda: bar.advance(task)
 
 
 def _print(result: dict[str, Any], *, with_rows: bool) -> None:

@@ -27,10 +27,16 @@ class Case:
     node: Cluster
     shared_seed: bool = False
 
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise PlanError(f"a buffer has {self.size} bytes. Use 1 or more.")
+        if all(each.ranks == 1 for each in self.groups):
+            raise PlanError("each group has 1 rank, which has nothing to exchange. Use GPUs of several hosts.")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """One run, by the algorithm that took least.
+    """One run of `gpus` on so many `hosts` of so many `segments`, by one algorithm.
 
     `busbw`: bytes that each rank must pass on over `seconds`, as nccl-tests have it; of the slowest group. `network`
     and `inside`: the seconds of each alone, of which the longer one counts; `latency` comes on top. `ideal`: the bus
@@ -38,13 +44,16 @@ class Measured:
     """
 
     algorithm: Algorithm
+    gpus: int
+    hosts: int
+    segments: int
+    size: Bytes
     seconds: Seconds
     busbw: BytesPerSecond
     network: Seconds
     inside: Seconds
     latency: Seconds
     ideal: BytesPerSecond
-    sent: Traffic
     carried: Carried
 
 
@@ -67,8 +76,21 @@ def measure(ways: Ways, case: Case, seed: int, algorithm: Algorithm | None = Non
     moved = volume(case.kind, max(each.ranks for each in case.groups)) * case.size
     taken = [best.seconds(each) for each in (network, best.sprayed)]
     busbw, ideal = (BytesPerSecond(moved / each if each > 0 else 0.0) for each in taken)
-    times = Seconds(network), Seconds(best.inside), Seconds(best.latency)
-    return Measured(best.algorithm, Seconds(taken[0]), busbw, *times, ideal, sent, carried)
+    cards = np.concatenate([each.cards.ravel() for each in case.groups])
+    return Measured(
+        algorithm=best.algorithm,
+        gpus=sum(each.ranks for each in case.groups),
+        hosts=len(np.unique(cards // ways.fabric.gpus_per_host)),
+        segments=len(np.unique(ways.fabric.segment[cards])),
+        size=case.size,
+        seconds=Seconds(taken[0]),
+        busbw=busbw,
+        network=Seconds(network),
+        inside=Seconds(best.inside),
+        latency=Seconds(best.latency),
+        ideal=ideal,
+        carried=carried,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from headway.errors import PlanError, nearest
-from headway.fabric.fabric import NONE, Column, Flags
+from headway.fabric.fabric import NONE, Column, Fabric, Flags, Tier
 from headway.fabric.hashing import Flows, Hashing
 from headway.fabric.hashing import choose as hashed
 from headway.fabric.route import routes
@@ -43,6 +43,13 @@ class Connecting:
     def __str__(self) -> str:
         each = f"{self.connections} connection{'' if self.connections == 1 else 's'} a pair"
         return f"{each}, ports {self.ports.replace('_', ' ')}, split {self.split.replace('_', ' ')}"
+
+
+def usual(fabric: Fabric) -> Connecting:
+    """What is used on such a fabric: HPN's selection where planes keep a path as it was chosen, else plain hashing."""
+    if len(np.unique(fabric.plane[fabric.nodes(Tier.AGG)])) > 1:
+        return Connecting(ports="disjoint", split="least_loaded")
+    return Connecting(ports="hash", split="equal")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

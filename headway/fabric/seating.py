@@ -19,9 +19,12 @@ def order(fabric: Fabric, hosts: int, wanted: str | Sequence[int], seed: int) ->
     """
     active = np.flatnonzero(~fabric.backup[:: fabric.gpus_per_host])
     if not isinstance(wanted, str):
-        told = np.asarray(wanted, np.int64)
-        if len(told) < hosts or len(np.unique(told)) < len(told) or told.min() < 0 or told.max() >= len(fabric.backup):
-            raise PlanError(f"the order names {len(told)} hosts, {hosts} are needed, each once.")
+        told, there = np.asarray(wanted, np.int64), fabric.num_gpus // fabric.gpus_per_host
+        if len(told) < hosts or len(np.unique(told)) < len(told) or told.min() < 0 or told.max() >= there:
+            raise PlanError(
+                f"an order of {len(told)} hosts from {told.min(initial=there)} to {told.max(initial=0)} is told. "
+                f"{hosts} are needed, each once, of 0 to {there - 1}."
+            )
         return told[:hosts]
     if hosts > len(active):
         raise PlanError(
@@ -35,6 +38,8 @@ def groups(fabric: Fabric, hosts: Cards, gpus: int, *, jobs: int = 1, by_rail: b
 
     Raises PlanError where jobs do not share the GPUs evenly, or hosts in part.
     """
+    if jobs < 1:
+        raise PlanError(f"{jobs} jobs are to share the GPUs. Use 1 or more.")
     per_host, each = fabric.gpus_per_host, gpus // jobs
     if gpus < 1 or gpus % jobs or (each > per_host and each % per_host):
         raise PlanError(

@@ -19,6 +19,7 @@ OTHER = f"#{_INK} on #a8a29e"
 FAINT = "dim"
 MEMORY = "#6d28d9"
 
+_HEAT = ("fef9c3", "fdba74", "ef4444", "7f1d1d")
 
 # states in cold colours, what a step holds in warm ones, what the device loses in grey; neighbours differ in lightness
 _CATEGORIES = {
@@ -40,6 +41,13 @@ _CATEGORIES = {
 def category(name: str) -> str:
     """The colour of a category of memory."""
     return f"#{_CATEGORIES.get(name, _STONE)}"
+
+
+def heat(share: float) -> str:
+    """The style of a link of which `share` is used, 0 to 1: from pale yellow by orange to dark red."""
+    place = min(max(share, 0.0), 1.0) * (len(_HEAT) - 1)
+    low = min(int(place), len(_HEAT) - 2)
+    return f"#{_INK} on #{_mix(_HEAT[low], _HEAT[low + 1], place - low)}"
 
 
 def plane(number: int, *, deep: bool = False) -> str:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headway.cli.fabric import options
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,8 +19,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(epilog="Fabrics: hpn, dcn+, single-tor, single-plane, rail-only. What each is: docs/fabric.md.")
 @click.argument("name", metavar="NAME | FILE")
-@click.option("--pods", type=int, metavar="N", help="Pods (of a family).  [1]")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another size, as segments=2; may repeat.")
+@options.sizes
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write the picture as SVG, too.")
 @click.option("--cables", type=_FILE, metavar="FILE", help="Write the list of cables as CSV, too.")
@@ -47,10 +48,9 @@ def describe(
     from headway.cli.show import console, is_coloured, print_json, print_lines
     from headway.fabric import describe as facts_of
     from headway.fabric import export
-    from headway.plan import fabric as fabrics
     from headway.report import fabric as pictures
 
-    built = fabrics.fabric(name, sizes=_sizes(pods, changes))
+    built = options.build(name, pods, changes)
     facts = facts_of.describe(built)
     if svg:
         _write_svg(svg, built, facts)
@@ -66,16 +66,6 @@ def describe(
     print_lines(out, pictures.draw(built, facts, out.width, coloured=is_coloured(out)))
     out.print()
     _print(facts)
-
-
-def _sizes(pods: int | None, changes: tuple[str, ...]) -> dict[str, str]:
-    sizes = {} if pods is None else {"pods": str(pods)}
-    for change in changes:
-        key, equals, value = change.partition("=")
-        if not equals:
-            raise click.UsageError(f"--set {change}: write it as KEY=VALUE, like --set segments=2.")
-        sizes[key.strip()] = value.strip()
-    return sizes
 
 
 def _write_svg(path: Path, built: "Fabric", facts: "Facts") -> None:

@@ -6,6 +6,7 @@ from headway.cli.lazy import LazyGroup
 
 _VERBS = {
     "describe": ("headway.cli.fabric.describe:describe", "Draw a fabric and count it: tiers, ports, paths."),
+    "bench": ("headway.cli.fabric.bench:bench", "Predict the bus bandwidth of a collective."),
 }
 
 
@@ -16,5 +17,5 @@ def fabric() -> None:
     \b
     Example:
       headway fabric describe hpn
-      headway fabric describe examples/fabric.yaml --json
+      headway fabric bench --fabric dcn+ --collective multi_all_reduce --gpus 448
     """
