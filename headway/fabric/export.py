@@ -49,18 +49,28 @@ def nccl(fabric: Fabric) -> Iterator[str]:
     `NCCL_IB_HCA==card:port:rail:plane,…`, where cards are mlx5_0, mlx5_1, … in the order of GPUs and ports, each with
     one port, as a driver lists them. Raises PlanError where hosts differ.
     """
+    ports = host_ports(fabric)
+    cards = (f"mlx5_{card}:1:{rail}:{plane}" for card, (_, rail, plane, _) in enumerate(ports))
+    yield f"NCCL_IB_HCA=={','.join(cards)}"
+
+
+def host_ports(fabric: Fabric) -> list[tuple[int, int, int, float]]:
+    """GPU of the host, rail, plane and bytes a second of each port of a host's cards, as all hosts have them.
+
+    Raises PlanError where hosts differ.
+    """
     links = fabric.links(Tier.GPU)
     links = links[np.lexsort((fabric.lower_port[links], fabric.lower[links]))]
     gpus, tors = fabric.lower[links], fabric.upper[links]
-    ports = np.stack([gpus % fabric.gpus_per_host, fabric.rail[gpus], fabric.plane[tors]])
+    ports = np.stack([gpus % fabric.gpus_per_host, fabric.rail[gpus], fabric.plane[tors], fabric.capacity[links]])
     hosts = fabric.num_gpus // fabric.gpus_per_host
     each = ports[:, : len(links) // hosts]
     if each.shape[1] * hosts != len(links) or (ports != np.tile(each, hosts)).any():
         raise PlanError(
-            f"the hosts of {fabric.name} differ in rails or planes, so no line fits all. Export parts of it."
+            f"the hosts of {fabric.name} differ in rails or planes, or in the speed of their ports, so none stands for "
+            "all. Take a part of it."
         )
-    cards = (f"mlx5_{card}:1:{rail}:{plane}" for card, (_, rail, plane) in enumerate(each.T.tolist()))
-    yield f"NCCL_IB_HCA=={','.join(cards)}"
+    return [(int(gpu), int(rail), int(plane), rate) for gpu, rail, plane, rate in each.T.tolist()]
 
 
 def _hostlist(values: list[int]) -> str:

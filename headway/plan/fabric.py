@@ -1,4 +1,4 @@
-"""A fabric by its name, by a shape's text, or from a file: YAML, or SimAI's topology text."""
+"""A fabric by its name, by a shape's text, or from a file: YAML, or SimAI's topology text; a node from NCCL's XML."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import PlanError
-from headway.fabric import blueprint, shape, simai, topologies
+from headway.fabric import blueprint, nccl_xml, shape, simai, topologies
 from headway.fabric.blueprint import Blueprint, Bundle, Segment, Switches
 from headway.fabric.fabric import Fabric
+from headway.fabric.node import Node
 from headway.fabric.shape import Shape
 from headway.plan import read
 
@@ -21,6 +22,8 @@ def fabric(wanted: str, folder: Path = Path(), sizes: Mapping[str, str] | None =
     A YAML file holds the fields of a Shape beside `family`, or those of a Blueprint; any other is SimAI's topology
     text. Raises PlanError for what is wrong.
     """
+    if is_node(wanted):
+        raise PlanError(f"{wanted} tells the inside of a node, and no fabric. Name a family, or a fabric file.")
     if not wanted.endswith((".yaml", ".yml")):
         if _is_file(folder / wanted) and not _is_shape(wanted):
             _refuse_sizes(wanted, "each link", sizes)
@@ -35,6 +38,24 @@ def fabric(wanted: str, folder: Path = Path(), sizes: Mapping[str, str] | None =
         )
     _refuse_sizes(wanted, "each switch", sizes)
     return blueprint.build(_blueprint(document, wanted))
+
+
+def is_node(wanted: str) -> bool:
+    """Whether a word names NCCL's XML of the inside of a node."""
+    return wanted.lower().endswith(".xml")
+
+
+def node(wanted: str, folder: Path = Path()) -> Node:
+    """The inside of a node from NCCL's topology XML in `folder`. Raises PlanError for what is wrong."""
+    path = folder / wanted
+    if not _is_file(path):
+        raise PlanError(f"there is no file {path}. Give the path of a node's XML, like examples/node.xml.")
+    try:
+        with path.open("rb") as file:
+            data = file.read(nccl_xml.MOST_BYTES + 1)  # more is refused, so not read
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read ({error.strerror}). Give the path of a node's XML.") from None
+    return nccl_xml.parse(data, wanted)
 
 
 def _is_shape(wanted: str) -> bool:

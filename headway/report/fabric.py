@@ -11,14 +11,15 @@ from headway.report import palette
 from headway.report.diagram import Line, Piece
 from headway.report.ranges import numbers
 
-_LABEL, _WIDEST, _MOST_CELLS, _LEAST = 6, 96, 16, 4  # columns of the label and of the picture; cells of a row, columns
+LABEL, WIDEST, LEAST = 6, 96, 4  # columns of the label, of the picture, of a cell
+_MOST_CELLS = 16
 _MOST_PLANES = 4
 _NAMED = 12  # columns of a cell that says ToR beside its number
 
 
 def draw(fabric: Fabric, facts: Facts, columns: int, *, coloured: bool) -> tuple[Line, ...]:
     """The picture, `columns` wide at most; without colours, brackets hold switches together."""
-    width = max(_LEAST, min(columns, _WIDEST) - _LABEL)
+    width = max(LEAST, min(columns, WIDEST) - LABEL)
     lines: list[Line] = []
     for tier in (Tier.CORE, Tier.AGG):
         if facts.tier(tier):
@@ -34,6 +35,22 @@ def ratio(value: float | None) -> str:
 def counted(number: int, noun: str) -> str:
     """A number of things: `1 pod`, `1,920 hosts`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def words(label: str, texts: Sequence[str], wide: Sequence[int]) -> Line:
+    """A line of texts without boxes, each in the middle of its columns."""
+    cells = (text[: size - 1].center(size - 1) + " " for text, size in zip(texts, wide, strict=True))
+    return (Piece(label.ljust(LABEL), "bold"), Piece("".join(cells).rstrip()))
+
+
+def boxed(text: str, width: int, *, coloured: bool) -> str:
+    """A text as the box of a picture, `width` wide; without colours, in brackets."""
+    return text[:width].center(width) if coloured else f"[{text[: width - 2].center(width - 2)}]"
+
+
+def edge(text: str) -> Line:
+    """What is said of the links between two lines of boxes."""
+    return (Piece(" " * LABEL + f"  │ {text}", palette.FAINT),)
 
 
 def _planes(fabric: Fabric, facts: Facts, tier: Tier, width: int, *, coloured: bool) -> Line:
@@ -55,7 +72,7 @@ def _planes(fabric: Fabric, facts: Facts, tier: Tier, width: int, *, coloured: b
 def _between(facts: Facts, tier: Tier) -> list[Line]:
     """The links that come up to a tier, and how much is oversubscribed there."""
     below = facts.tier(Tier(tier - 1))
-    return [_edge(f"{_links(below)} up from each {below.tier.label}, {_over(below)}")] if below else []
+    return [edge(f"{_links(below)} up from each {below.tier.label}, {_over(below)}")] if below else []
 
 
 def _segment(fabric: Fabric, facts: Facts, width: int, *, coloured: bool) -> list[Line]:
@@ -72,13 +89,13 @@ def _segment(fabric: Fabric, facts: Facts, width: int, *, coloured: bool) -> lis
     spare = f" and {facts.backup_hosts_per_segment} in reserve" if facts.backup_hosts_per_segment else ""
     segments = f"one of {facts.segments} segments" if facts.segments > 1 else "the one segment"
     return [
-        *([_words("", [f"rail {rail.number}" for rail in shown], wide)] if len(rails) > 1 else []),
+        *([words("", [f"rail {rail.number}" for rail in shown], wide)] if len(rails) > 1 else []),
         _tors(fabric, rails, len(shown), room, cell, coloured=coloured),
-        _edge(f"{' + '.join(map(str, facts.nic_ports))} from each GPU"),
-        _words("GPU", [f"GPU {numbers(rail.gpus, ',')}" for rail in shown], wide),
+        edge(f"{' + '.join(map(str, facts.nic_ports))} from each GPU"),
+        words("GPU", [f"GPU {numbers(rail.gpus, ',')}" for rail in shown], wide),
         (
             Piece(
-                f"{'':{_LABEL}}in each of {counted(facts.hosts_per_segment, 'host')}{spare}; {segments}", palette.FAINT
+                f"{'':{LABEL}}in each of {counted(facts.hosts_per_segment, 'host')}{spare}; {segments}", palette.FAINT
             ),
         ),
     ]
@@ -109,12 +126,12 @@ def _rails(fabric: Fabric) -> list[_Rail]:
 
 def _tors(fabric: Fabric, rails: Sequence[_Rail], shown: int, room: int, cell: int, *, coloured: bool) -> Line:
     """The ToRs of the first `shown` rails, up to `room` of each, and what is left out."""
-    pieces = [Piece(Tier.TOR.label.ljust(_LABEL), "bold")]
+    pieces = [Piece(Tier.TOR.label.ljust(LABEL), "bold")]
     for rail in rails[:shown]:
         for number, tor in enumerate(rail.tors[:room]):
             text = f"ToR {number}" if cell >= _NAMED else f"{number}"
             style = palette.plane(int(fabric.plane[tor])) if coloured else ""
-            pieces += [Piece(_boxed(text, cell - 1, coloured=coloured), style), Piece(" ")]
+            pieces += [Piece(boxed(text, cell - 1, coloured=coloured), style), Piece(" ")]
     if more := len(rails) - shown:
         pieces.append(Piece(f"… {more} more {'rail' if more == 1 else 'rails'}", palette.FAINT))
     elif (more := max(len(rail.tors) for rail in rails) - room) > 0:
@@ -123,26 +140,13 @@ def _tors(fabric: Fabric, rails: Sequence[_Rail], shown: int, room: int, cell: i
 
 
 def _row(label: str, texts: Sequence[str], styles: Sequence[str], width: int, *, coloured: bool) -> Line:
-    wide = max(_LEAST, width // len(texts))
-    pieces = [Piece(label.ljust(_LABEL), "bold")]
+    wide = max(LEAST, width // len(texts))
+    pieces = [Piece(label.ljust(LABEL), "bold")]
     for text, style in zip(texts, styles, strict=True):
         shown = style if coloured or style == palette.FAINT else ""
-        box = text.center(wide - 1) if style == palette.FAINT else _boxed(text, wide - 1, coloured=coloured)
+        box = text.center(wide - 1) if style == palette.FAINT else boxed(text, wide - 1, coloured=coloured)
         pieces += [Piece(box, shown), Piece(" ")]
     return tuple(pieces)
-
-
-def _words(label: str, texts: Sequence[str], wide: Sequence[int]) -> Line:
-    cells = (text[: size - 1].center(size - 1) + " " for text, size in zip(texts, wide, strict=True))
-    return (Piece(label.ljust(_LABEL), "bold"), Piece("".join(cells).rstrip()))
-
-
-def _boxed(text: str, width: int, *, coloured: bool) -> str:
-    return text[:width].center(width) if coloured else f"[{text[: width - 2].center(width - 2)}]"
-
-
-def _edge(text: str) -> Line:
-    return (Piece(" " * _LABEL + f"  │ {text}", palette.FAINT),)
 
 
 def _links(facts: TierFacts) -> str:

@@ -11,6 +11,7 @@ from headway.cli.main import main
 from headway.fabric.shape import Shape
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "fabric.yaml")
+NODE = str(Path(EXAMPLE).parent / "node.xml")
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,37 @@ def test_the_page_about_fabrics_shows_what_is_printed_and_every_size(capsys):
     assert f"$ headway fabric describe hpn\n{printed}\n```" in page
     sizes = [field.name for field in dataclasses.fields(Shape) if field.name != "family"]
     assert page.partition("`--set` takes: `")[2].partition("`")[0].split() == sizes
+
+
+def test_the_page_about_fabrics_shows_the_inside_of_the_example(capsys):
+    page = (Path(EXAMPLE).parent.parent / "docs" / "fabric.md").read_text(encoding="utf-8")
+    printed = "\n".join(line.rstrip() for line in _said(capsys, NODE).splitlines())
+    assert f"$ headway fabric describe examples/node.xml\n{printed}\n```" in page
+
+
+def test_the_inside_of_a_node_is_shown_within_80_columns(capsys, tmp_path):
+    picture = tmp_path / "node.svg"
+    out = _said(capsys, NODE, "--svg", str(picture))
+    assert max(map(len, out.splitlines())) <= 80
+    assert "  3   6b:00.0   8 to switches   mlx5_6:1, mlx5_7:1     PIX   63.0   3      0, 1" in out
+    assert "Node: node.xml" in next(ElementTree.fromstring(picture.read_text()).iter()).findtext("{*}title")
+    found = json.loads(_said(capsys, NODE, "--json"))
+    assert [len(found[key]) for key in ("gpus", "ports", "distances")] == [8, 17, 8]
+
+
+def test_a_node_is_shown_below_the_fabric_that_it_fits(capsys):
+    out = _said(capsys, "hpn", "--node", NODE)
+    assert out.startswith("hpn\n")
+    assert "fits hpn     GPUs, ports, speeds, rails and planes are those of its hosts" in out
+    found = json.loads(_said(capsys, "hpn", "--set", "segments=2", "--node", NODE, "--json"))
+    assert (found["gpus"], found["node"]["ports"][3]["rail"]) == (2048, 1)
+
+
+def test_what_a_nodes_file_lacks_is_said(capsys, tmp_path):
+    (tmp_path / "vm.xml").write_text(Path(NODE).read_text().replace('link_width="16"', 'link_width="0"'))
+    assert "assumption: The file does not tell the speed or the width of 33 PCI links." in _said(
+        capsys, str(tmp_path / "vm.xml")
+    )
 
 
 def test_json_is_one_document(capsys):
@@ -98,6 +130,16 @@ def test_the_help_has_examples(capsys):
         ),
         (f"describe {EXAMPLE} --pods 2", "tells each switch, so pods cannot be set."),
         ("describe dcn+ --svg /nowhere/x.svg", "/nowhere/x.svg cannot be written"),
+        ("describe none.xml", "there is no file none.xml. Give the path of a node's XML, like examples/node.xml."),
+        (f"describe {NODE} --pods 2", "tells the inside of a node, and --pods is for a fabric."),
+        (f"describe {NODE} --nccl x", "tells the inside of a node, and --nccl is for a fabric."),
+        (f"describe {NODE} --node {NODE}", "tells the inside of a node, and --node is for a fabric."),
+        (f"describe {NODE} --svg /nowhere/x.svg", "/nowhere/x.svg cannot be written"),
+        (
+            f"describe single-tor --node {NODE}",
+            "the number of ports near GPU 0 of node.xml is 2 (mlx5_0:1, mlx5_1:1), in single-tor it is 1.",
+        ),
+        (f"describe hpn --node {EXAMPLE}", "fabric.yaml, line 1 is no XML (not well-formed (invalid token))."),
     ],
 )
 def test_a_users_mistake_exits_2_with_one_message(capsys, line, said):

@@ -6,7 +6,8 @@ import pytest
 
 from headway.errors import PlanError
 from headway.fabric.describe import describe
-from headway.plan.fabric import fabric
+from headway.fabric.nccl_xml import MOST_BYTES
+from headway.plan.fabric import fabric, is_node, node
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "fabric.yaml"
 
@@ -94,3 +95,24 @@ def test_a_file_that_is_neither_is_refused(tmp_path, content, said):
 def test_a_name_that_no_path_can_have_is_no_fabric(name):
     with pytest.raises(PlanError, match="no fabric is called"):
         fabric(name)
+
+
+def test_the_inside_of_a_node_is_read_by_its_ending_and_is_no_fabric(tmp_path):
+    told = (EXAMPLE.parent / "node.xml").read_bytes()
+    (tmp_path / "Host.XML").write_bytes(told)
+    assert is_node("Host.XML")
+    assert len(node("Host.XML", tmp_path).gpus) == 8
+    with pytest.raises(PlanError, match=r"Host\.XML tells the inside of a node, and no fabric"):
+        fabric("Host.XML", tmp_path)
+
+
+def test_of_an_endless_file_no_more_is_read_than_is_allowed(tmp_path):
+    (tmp_path / "big.xml").write_bytes(b" " * (MOST_BYTES + 1))
+    with pytest.raises(PlanError, match=r"big\.xml is larger than 8 MiB"):
+        node("big.xml", tmp_path)
+
+
+@pytest.mark.parametrize("name", [".", "none.xml", "x" * 5000 + ".xml", "/dev/zero", "a\0b.xml"])
+def test_a_nodes_file_is_a_file(name, tmp_path):
+    with pytest.raises(PlanError, match=r"there is no file .* Give the path of a node's XML, like examples/node\.xml"):
+        node(name, tmp_path)

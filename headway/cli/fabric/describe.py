@@ -19,6 +19,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(epilog="Fabrics: hpn, dcn+, single-tor, single-plane, rail-only. What each is: docs/fabric.md.")
 @click.argument("name", metavar="NAME | FILE")
+@click.option("--node", "inside", metavar="FILE", help="NCCL's XML of a host: show it, and check that it fits.")
 @options.sizes
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write the picture as SVG, too.")
@@ -28,6 +29,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def describe(
     *,
     name: str,
+    inside: str | None,
     pods: int | None,
     changes: tuple[str, ...],
     as_json: bool,
@@ -41,16 +43,28 @@ def describe(
       headway fabric describe hpn
       headway fabric describe dcn+ --pods 32
       headway fabric describe hpn --set segments=2 --set hosts=16 --svg small.svg --cables small.csv
+      headway fabric describe examples/node.xml
+      headway fabric describe hpn --node examples/node.xml
 
-    FILE is YAML or SimAI's topology text. Backup hosts are counted apart, and left out of oversubscription and of what
-    a GPU takes.
+    FILE is YAML, SimAI's topology text, or the XML that NCCL writes of the inside of one host (NCCL_TOPO_DUMP_FILE).
+    Backup hosts are counted apart, and left out of oversubscription and of what a GPU takes.
     """
+    from headway.cli.fabric import node as nodes
     from headway.cli.show import console, is_coloured, print_json, print_lines
     from headway.fabric import describe as facts_of
     from headway.fabric import export
+    from headway.fabric import fit as fitting
+    from headway.fabric.node import document as facts_of_node
+    from headway.plan import fabric as fabrics
     from headway.report import fabric as pictures
 
+    if fabrics.is_node(name):
+        told = {"node": inside, "pods": pods is not None, "set": changes, **exports}
+        nodes.describe(name, [option for option, value in told.items() if value], svg, as_json=as_json)
+        return
     built = options.build(name, pods, changes)
+    node = fabrics.node(inside) if inside else None
+    fit = fitting.fit(node, built) if node else None
     facts = facts_of.describe(built)
     if svg:
         _write_svg(svg, built, facts)
@@ -58,7 +72,7 @@ def describe(
         if path:
             _write(path, export.KINDS[kind](built))
     if as_json:
-        print_json(facts_of.document(facts))
+        print_json(facts_of.document(facts) | ({"node": facts_of_node(node)} if node else {}))
         return
     out = console()
     out.print(facts.name, style="bold")
@@ -66,6 +80,9 @@ def describe(
     print_lines(out, pictures.draw(built, facts, out.width, coloured=is_coloured(out)))
     out.print()
     _print(facts)
+    if node:
+        out.print()
+        nodes.show(node, fit, built.name)
 
 
 def _write_svg(path: Path, built: "Fabric", facts: "Facts") -> None:
