@@ -4,15 +4,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from xml.parsers import expat
 
 from headway.errors import PlanError
+from headway.fabric import elements
+from headway.fabric.elements import Element
 from headway.fabric.fabric import NONE
 from headway.fabric.node import Gpu, Node, NvLinks, Peer, Port, Slot, pci_rate
 from headway.units import BytesPerSecond, Seconds
 
-MOST_BYTES = 8 * 2**20  # of a file; NCCL's of the largest host has 100 kB
-_DEEPEST, _MOST_ELEMENTS = 64, 2**16
 _INSIDE = {  # what is read inside what; anything else, and all inside it, is left out
     "": ("system",),
     "system": ("cpu",),
@@ -24,7 +23,6 @@ _INSIDE = {  # what is read inside what; anything else, and all inside it, is le
     "net": (),
 }
 _VERSION = 1  # the one that NCCL writes, and the only one that it reads itself
-_WHOLE = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,8}|[0-9]{1,10})")
 _DECIMAL = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,12})?(?:[eE][+-]?[0-9])?")
 _SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?) GT/s(?: PCIe)?")
 _BUS = re.compile(r"[0-9a-fA-F]{1,8}(?:[:.][0-9a-fA-F]{1,8}){1,3}")
@@ -46,13 +44,8 @@ def parse(data: bytes, name: str) -> Node:
     version than 1, several hosts, attributes that lack or are no numbers, devices that stand twice.
     """
     system = _system(data, name)
-    if system.whole("version") != _VERSION:
-        raise system.wrong(f"has version {system.whole('version')}", f"Only {_VERSION} is known, to NCCL as well")
-    hosts = {cpu.attributes.get("host_hash", "") for cpu in system.inside}
-    if len(hosts) > 1:
-        raise PlanError(f"{name} describes {len(hosts)} hosts (host_hash). Give the file of one.")
     gathered = _Gathered({}, [])
-    gpus: list[tuple[_Element, str, Slot]] = []
+    gpus: list[tuple[Element, str, Slot]] = []
     ports: list[Port] = []
     for cpu in system.inside:
         number = cpu.whole("numaid")
@@ -64,7 +57,7 @@ def parse(data: bytes, name: str) -> Node:
                 gpus.append((element, bus, slot))
             else:
                 ports += _ports(element, slot, bus[:-2] if bus[-2] == "." else bus)
-    told = {_bus_number(bus): element.whole("dev") for element, bus, _ in gpus}
+    told = {_bus_number(bus): element.whole("dev", least=0) for element, bus, _ in gpus}
     return Node(
         name=Path(name).name,
         cpus=tuple(cpu.whole("numaid") for cpu in system.inside),
@@ -75,107 +68,35 @@ def parse(data: bytes, name: str) -> Node:
 
 
 @dataclass(frozen=True, slots=True)
-class _Element:
-    """An element of the file with what is read inside it."""
-
-    file: str
-    tag: str
-    attributes: dict[str, str]
-    line: int
-    inside: list["_Element"]
-
-    def wrong(self, what: str, remedy: str) -> PlanError:
-        return PlanError(f"{self.file}, line {self.line}: <{self.tag}> {what}. {remedy}.")
-
-    def each(self, tag: str) -> list["_Element"]:
-        return [element for element in self.inside if element.tag == tag]
-
-    def text(self, key: str) -> str:
-        if not self.attributes.get(key):
-            raise self.wrong(f"has no {key}", "NCCL writes one; complete the line")
-        return self.attributes[key]
-
-    def whole(self, key: str) -> int:
-        return self._whole(key, self.text(key))
-
-    def whole_or(self, key: str, otherwise: int) -> int:
-        return self._whole(key, self.attributes[key]) if self.attributes.get(key) else otherwise
-
-    def _whole(self, key: str, word: str) -> int:
-        value = int(word, 0 if "x" in word.lower() else 10) if _WHOLE.fullmatch(word) else 2**31
-        if not -(2**31) <= value < 2**31:
-            raise self.wrong(f"has {key} {word[:60]!r}", "Write a whole number of 32 bits")
-        return value
-
-
-@dataclass(frozen=True, slots=True)
 class _Gathered:
-    """What is gathered on the way: where each number of a CPU or bus stands, buses whose link is not fully told."""
+    """What is gathered on the way: the element of each CPU and bus, buses whose link is not fully told."""
 
-    lines: dict[tuple[str, int], int]
+    first: dict[tuple[str, int], Element]
     untold: list[str]
 
-    def once(self, element: _Element, key: str, value: int) -> None:
-        line = self.lines.setdefault((key, value), element.line)
-        if line != element.line:
-            told = element.attributes[key]
-            raise element.wrong(f"has {key} {told}, as line {line} has", "A file describes one host, each device once")
+    def once(self, element: Element, key: str, value: int) -> None:
+        first = self.first.setdefault((key, value), element)
+        if first is not element:
+            what = f"has {key} {element.attributes[key]}, as one in line {first.line} has"
+            raise element.wrong(what, "A file describes one host, each device once")
 
 
-def _system(data: bytes, name: str) -> _Element:
-    """The outermost element.
-
-    The standard library's expat is used by itself: it gives the line of every element, and a DOCTYPE ends the reading
-    before its first entity, which is what a package like defusedxml does with the same handler.
-    """
-    if len(data) > MOST_BYTES:
-        raise PlanError(f"{name} is larger than {MOST_BYTES >> 20} MiB. A host's topology is far smaller.")
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise PlanError(f"{name} is not text in UTF-8 (byte {error.start}). Give the file that NCCL wrote.") from None
-    parser = expat.ParserCreate("UTF-8")  # whatever a declaration says
-    outside = _Element(name, "", {}, 0, [])
-    opened: list[_Element | None] = [outside]  # None: not read
-    count = 0
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal count
-        above, line = opened[-1], parser.CurrentLineNumber
-        if len(opened) > _DEEPEST:
-            raise PlanError(f"{name}, line {line}: elements are nested more than {_DEEPEST} deep. Give NCCL's file.")
-        known = above is not None and tag in _INSIDE[above.tag]
-        element = _Element(name, tag, attributes, line, []) if known else None
-        if above and element:
-            above.inside.append(element)
-            count += 1
-        if count > _MOST_ELEMENTS:
-            raise PlanError(f"{name} has more than {_MOST_ELEMENTS:,} elements. A host has a few hundred.")
-        opened.append(element)
-
-    def end(_: str) -> None:
-        opened.pop()
-
-    def doctype(*_: object) -> None:
-        line = parser.CurrentLineNumber
-        raise PlanError(f"{name}, line {line}: a DOCTYPE is not read, as entities are a known attack. Delete it.")
-
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.StartDoctypeDeclHandler = doctype
-    in_one_piece = True  # expat before 2.6 reads an unfinished name anew with every further piece
-    try:
-        parser.Parse(data, in_one_piece)
-    except expat.ExpatError as error:
-        why = expat.ErrorString(error.code)
-        raise PlanError(f"{name}, line {error.lineno} is no XML ({why}). It may be cut short, or edited.") from None
+def _system(data: bytes, name: str) -> Element:
+    outside = elements.read(data, name, _INSIDE)
     if not outside.inside:
         raise PlanError(f"{name} has no <system>, so it is no topology of NCCL's. Give what NCCL_TOPO_DUMP_FILE wrote.")
-    return outside.inside[0]
+    system = outside.inside[0]
+    if system.whole("version") != _VERSION:
+        raise system.wrong(f"has version {system.whole('version')}", f"Only {_VERSION} is known, to NCCL as well")
+    hosts = {cpu.attributes.get("host_hash", "") for cpu in system.inside}
+    if len(hosts) > 1:
+        raise PlanError(f"{name} describes {len(hosts)} hosts (host_hash). Give the file of one.")
+    return system
 
 
 def _devices(
-    element: _Element, here: Slot, gathered: _Gathered, *, whole: bool = True
-) -> Iterator[tuple[_Element, str, Slot]]:
+    element: Element, here: Slot, gathered: _Gathered, *, whole: bool = True
+) -> Iterator[tuple[Element, str, Slot]]:
     """Each <gpu> and <nic> below an element on the PCI tree, with its bus and where it hangs.
 
     `here` is what a device right below would hang from; `whole`: the element is no lower level of another switch.
@@ -193,7 +114,7 @@ def _devices(
             yield from _devices(pci, Slot(here.cpu, (bus, *here.switches), up), gathered)
 
 
-def _chip(pci: _Element) -> tuple[int, int, int, int]:
+def _chip(pci: Element) -> tuple[int, int, int, int]:
     vendor, device, maker, model = (pci.whole_or(key, 0) for key in _CHIP)
     return vendor, device, maker, model >> 12
 
@@ -201,15 +122,13 @@ def _chip(pci: _Element) -> tuple[int, int, int, int]:
 _CHIP = ("vendor", "device", "subsystem_vendor", "subsystem_device")
 
 
-def _gpu(element: _Element, bus: str, slot: Slot, told: dict[int, int]) -> Gpu:
+def _gpu(element: Element, bus: str, slot: Slot, told: dict[int, int]) -> Gpu:
     counts: dict[tuple[Peer, int], int] = {}
     for link in element.each("nvlink"):
-        if (count := link.whole("count")) < 1:
-            raise link.wrong(f"has count {count}", "Count from 1")
-        peer, gpu = _peer(link, told)
-        counts[peer, gpu] = counts.get((peer, gpu), 0) + count
+        to = _peer(link, told)
+        counts[to] = counts.get(to, 0) + link.whole("count", least=1)
     return Gpu(
-        dev=element.whole("dev"),
+        dev=element.whole("dev", least=0),
         busid=bus,
         sm=element.whole("sm"),
         rank=element.whole_or("rank", NONE),
@@ -219,7 +138,7 @@ def _gpu(element: _Element, bus: str, slot: Slot, told: dict[int, int]) -> Gpu:
     )
 
 
-def _peer(link: _Element, told: dict[int, int]) -> tuple[Peer, int]:
+def _peer(link: Element, told: dict[int, int]) -> tuple[Peer, int]:
     """What an NVLink leads to, by its PCI class, and which GPU; without a class, a GPU of the file."""
     target = _bus_number(_bus(link, "target")) if link.attributes.get("target") else NONE
     kind = "0x03" if target in told else link.text("tclass")
@@ -228,7 +147,7 @@ def _peer(link: _Element, told: dict[int, int]) -> tuple[Peer, int]:
     return (Peer.CPU if kind.startswith("0x068001") else Peer.SWITCH), NONE
 
 
-def _ports(nic: _Element, slot: Slot, card: str) -> Iterator[Port]:
+def _ports(nic: Element, slot: Slot, card: str) -> Iterator[Port]:
     """The ports of a card, without those that NCCL fused into a virtual one (net="0")."""
     for net in nic.inside:
         if not net.whole_or("net", 1):
@@ -242,7 +161,7 @@ def _ports(nic: _Element, slot: Slot, card: str) -> Iterator[Port]:
             raise net.wrong(f"has latency {latency[:60]!r}", "Write microseconds, like 2.5")
         rail, plane = (net.whole_or(key, NONE) for key in ("rail", "plane"))
         yield Port(
-            dev=net.whole("dev"),
+            dev=net.whole("dev", least=0),
             name=name,
             number=net.whole_or("port", 0),
             card=card,
@@ -255,7 +174,7 @@ def _ports(nic: _Element, slot: Slot, card: str) -> Iterator[Port]:
         )
 
 
-def _rate(pci: _Element, gathered: _Gathered) -> BytesPerSecond:
+def _rate(pci: Element, gathered: _Gathered) -> BytesPerSecond:
     speed, lanes = pci.attributes.get("link_speed", ""), pci.whole_or("link_width", 0)
     if speed.startswith("Unknown"):  # the kernel's word
         speed = ""
@@ -269,7 +188,7 @@ def _rate(pci: _Element, gathered: _Gathered) -> BytesPerSecond:
     return pci_rate(float(match[1]) if match else _NO_SPEED, lanes or _NO_WIDTH)
 
 
-def _bus(element: _Element, key: str) -> str:
+def _bus(element: Element, key: str) -> str:
     word = element.text(key)
     if not _BUS.fullmatch(word):
         raise element.wrong(f"has {key} {word[:60]!r}", "Write a PCI bus like 0000:18:00.0")

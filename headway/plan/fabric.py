@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import PlanError
-from headway.fabric import blueprint, nccl_xml, shape, simai, topologies
+from headway.fabric import blueprint, elements, nccl_xml, shape, simai, topologies
 from headway.fabric.blueprint import Blueprint, Bundle, Segment, Switches
 from headway.fabric.fabric import Fabric
 from headway.fabric.node import Node
@@ -52,7 +52,7 @@ def node(wanted: str, folder: Path = Path()) -> Node:
         raise PlanError(f"there is no file {path}. Give the path of a node's XML, like examples/node.xml.")
     try:
         with path.open("rb") as file:
-            data = file.read(nccl_xml.MOST_BYTES + 1)  # more is refused, so not read
+            data = file.read(elements.MOST_BYTES + 1)  # more is refused, so not read
     except OSError as error:
         raise PlanError(f"{path} cannot be read ({error.strerror}). Give the path of a node's XML.") from None
     return nccl_xml.parse(data, wanted)

@@ -30,7 +30,8 @@ def draw(node: Node, columns: int, *, coloured: bool) -> tuple[Line, ...]:
     ends = itertools.accumulate(map(_cells, found))
     shown = [Group(each.gpus[:room], each.ports[:room]) for each in found[: max(1, sum(end <= room for end in ends))]]
     cell = max(least, width // sum(map(_cells, shown)))
-    return tuple(_lines(node, shown, [cell * _cells(group) for group in shown], coloured=coloured))
+    wide = [cell * _cells(group) for group in shown]
+    return tuple(_lines(node, shown, wide, len(ports), coloured=coloured))
 
 
 def rows(node: Node) -> list[tuple[str, ...]]:
@@ -72,8 +73,8 @@ def facts(node: Node, fit: Fit | None, fabric: str) -> list[tuple[str, str]]:
     elif node.ports:
         said.append(("rails", "the file tells neither rails nor planes"))
     if fit:
-        words = ["GPUs", "ports", "speeds", *(["rails"] if fit.rails else []), *(["planes"] if fit.planes else [])]
-        said.append((f"fits {fabric}", f"{', '.join(words[:-1])} and {words[-1]} are those of its hosts"))
+        equal = ["GPUs", "ports", "speeds", *(["rails"] if fit.rails else []), *(["planes"] if fit.planes else [])]
+        said.append((f"fits {fabric}", f"{', '.join(equal[:-1])} and {equal[-1]} are those of its hosts"))
     return said
 
 
@@ -90,7 +91,8 @@ def nvlinks(gpu: Gpu) -> str:
     return ", ".join(texts) or "–"
 
 
-def _lines(node: Node, shown: Sequence[Group], wide: Sequence[int], *, coloured: bool) -> Iterator[Line]:
+def _lines(node: Node, shown: Sequence[Group], wide: Sequence[int], near: int, *, coloured: bool) -> Iterator[Line]:
+    """`near`: ports of all groups, of which `shown` has those that fit."""
     gpus = [(gpu, size // len(group.gpus)) for group, size in zip(shown, wide, strict=True) for gpu in group.gpus]
     ports = [(port, size // len(group.ports)) for group, size in zip(shown, wide, strict=True) for port in group.ports]
     if ports:
@@ -100,8 +102,7 @@ def _lines(node: Node, shown: Sequence[Group], wide: Sequence[int], *, coloured:
         boxes = [
             (str(port.plane if told else port.dev), palette.plane(max(port.plane, 0)), size) for port, size in ports
         ]
-        more = sum(len(group.ports) for group in groups(node)) - len(ports)
-        yield _boxes("plane" if told else "port", boxes, more, coloured=coloured)
+        yield _boxes("plane" if told else "port", boxes, near - len(ports), coloured=coloured)
         yield edge(_over_pci(node))
     boxes = [(str(gpu.dev), palette.OTHER, size) for gpu, size in gpus]
     yield _boxes("GPU", boxes, len(node.gpus) - len(gpus), coloured=coloured)
@@ -128,9 +129,10 @@ def _cells(group: Group) -> int:
 
 
 def _over_pci(node: Node) -> str:
-    ways = [way(gpu.slot, port.slot) for gpu in node.gpus for port in nearest(node, gpu)]
+    near = [(gpu, nearest(node, gpu)) for gpu in node.gpus]
+    ways = [way(gpu.slot, port.slot) for gpu, ports in near for port in ports]
     names = [distance.name for distance in sorted({found.distance for found in ways})]
-    speeds = {_speeds(nearest(node, gpu)) for gpu in node.gpus}
+    speeds = {_speeds(ports) for _, ports in near}
     what = speeds.pop() if len(speeds) == 1 else "ports"
     return f"{what} near each GPU, {' to '.join(names[:: max(1, len(names) - 1)])}, {_span(ways)} GB/s of PCI"
 

@@ -118,19 +118,28 @@ LAUGHS = '<!DOCTYPE system [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
         ('version="1">', 'version="2">', "line 2: <system> has version 2. Only 1 is known, to NCCL as well."),
         ('<cpu numaid="1"', '<cpu host_hash="0xf00" numaid="1"', "folder/x.xml describes 2 hosts (host_hash)."),
         ('<cpu numaid="1"', "<cpu", "line 19: <cpu> has no numaid."),
-        ('<cpu numaid="1"', '<cpu numaid="0x0"', "line 19: <cpu> has numaid 0x0, as line 3 has. A file describes one"),
+        (
+            '<cpu numaid="1"',
+            '<cpu numaid="0x0"',
+            "line 19: <cpu> has numaid 0x0, as one in line 3 has. A file describes one",
+        ),
         ('busid="0000:04:00.0" ', "", "line 12: <pci> has no busid."),
         ('busid="0000:04:00.0"', 'busid="0:1;2"', "line 12: <pci> has busid '0:1;2'. Write a PCI bus like 0000:18:"),
-        ('busid="0000:81', 'busid="0000:03', "line 20: <pci> has busid 0000:03:00.0, as line 6 has. A file describes"),
+        ('busid="0000:81', 'busid="0000:03', "line 20: <pci> has busid 0000:03:00.0, as one in line 6 has. A"),
         ('<gpu dev="1"', '<gpu dev="0"', "x.xml: two GPUs have the dev 0."),
         ('<gpu dev="1"', "<gpu", "line 21: <gpu> has no dev."),
-        ('<gpu dev="1"', '<gpu dev="one"', "line 21: <gpu> has dev 'one'. Write a whole number of 32 bits."),
+        ('<gpu dev="1"', '<gpu dev="one"', "line 21: <gpu> has dev 'one'. Write a whole number from 0 to 2147483647."),
+        ('<gpu dev="1"', '<gpu dev="-1"', "line 21: <gpu> has dev '-1'."),
         ('<gpu dev="1"', '<gpu dev="99999999999"', "line 21: <gpu> has dev '99999999999'."),
         ('<gpu dev="1"', '<gpu dev="١"', "line 21: <gpu> has dev '١'."),
         ('<gpu dev="1" sm="86"', '<gpu dev="1"', "line 21: <gpu> has no sm."),
         ('rank="1"', 'rank="1.5"', "line 7: <gpu> has rank '1.5'."),
         ('count="4" tclass="0x030000"/>\n          </gpu>', 'tclass="0x03"/></gpu>', "line 8: <nvlink> has no count."),
-        ('target="0000:03:00.0" count="4"', 'target="0000:03:00.0" count="0"', "line 22: <nvlink> has count 0."),
+        (
+            'target="0000:03:00.0" count="4"',
+            'target="0000:03:00.0" count="0"',
+            "line 22: <nvlink> has count '0'. Write a whole number from 1 to",
+        ),
         ('target="0000:03:00.0" count="4" tclass="0x030000"', 'count="4"', "line 22: <nvlink> has no tclass."),
         ('name="mlx5_0" ', "", "line 14: <net> has no name."),
         ('name="mlx5_0"', 'name="mlx5\u009b31m"', r"line 14: <net> has name 'mlx5\x9b31m'. Use letters that can be"),
@@ -157,6 +166,13 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(old, new, said):
 def test_a_file_without_gpus_says_how_to_have_them():
     with pytest.raises(PlanError, match=r"x\.xml names no GPU\. Let a running job write the file"):
         _node(re.sub(r"<gpu.*?</gpu>", "", SMALL, flags=re.DOTALL))
+
+
+def test_devices_of_one_bus_are_refused_even_in_one_line():
+    with pytest.raises(PlanError, match=r"line 1: <pci> has busid 0000:01:00\.0, as one in line 1 has"):
+        _node(host(pci(1, gpu(0)), pci(2), pci(1)))
+    with pytest.raises(PlanError, match="line 1: <cpu> has numaid 0, as one in line 1 has"):
+        _node('<system version="1"><cpu numaid="0"/><cpu numaid="0"/></system>')
 
 
 def test_two_gpus_on_one_bus_are_refused():

@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import PlanError
 from headway.fabric.describe import describe
-from headway.fabric.nccl_xml import MOST_BYTES
+from headway.fabric.elements import MOST_BYTES
 from headway.plan.fabric import fabric, is_node, node
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "fabric.yaml"
