@@ -22,7 +22,7 @@ from headway.advise.validate import judge
 from headway.report.validation import GOOD, lines, percent
 
 PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
-BEGIN, END = "<!-- written by bench/validation.py: begin -->", "<!-- written by bench/validation.py: end -->"
+MARK = "bench/validation.py"
 PLAYBOOK = "nanotron-playbook"
 # what must hold: mean absolute error of time by source; the Playbook's is for its rows of at least 20 % MFU
 TIME = {"korthikanti-t5": 0.04, "megatron-sc21-t1": 0.06, "vtrain-single": 0.10, "torchtitan": 0.10}
@@ -40,15 +40,16 @@ def main(*, page: Path) -> None:
         found.append((row, judge(row)))
         took.append(time.perf_counter() - at)
     seconds = time.perf_counter() - begin
-    page.write_text(replaced(page.read_text(), "\n\n".join(tables(document(found), seconds, took))))
+    page.write_text(replaced(page.read_text(), "\n\n".join(tables(document(found), seconds, took)), MARK))
     print(f"{page}: {len(found)} rows in {seconds:.1f} s")
 
 
-def replaced(text: str, new: str) -> str:
-    """The page with what stands between its marks replaced."""
-    if BEGIN not in text or END not in text:
-        raise SystemExit(f"the page lacks the marks {BEGIN} and {END}")
-    return re.sub(rf"(?s){re.escape(BEGIN)}.*{re.escape(END)}", lambda _: f"{BEGIN}\n{new}\n{END}", text)
+def replaced(text: str, new: str, by: str) -> str:
+    """The page with what stands between the marks of the script `by` replaced."""
+    begin, end = (f"<!-- written by {by}: {word} -->" for word in ("begin", "end"))
+    if begin not in text or end not in text:
+        raise SystemExit(f"the page lacks the marks {begin} and {end}")
+    return re.sub(rf"(?s){re.escape(begin)}.*{re.escape(end)}", lambda _: f"{begin}\n{new}\n{end}", text)
 
 
 def tables(result: dict[str, Any], seconds: float, took: list[float]) -> list[str]:
