@@ -9,7 +9,7 @@ from headway.errors import PlanError, nearest
 from headway.fabric.fabric import NONE, Column, Fabric, Flags, Tier
 from headway.fabric.hashing import Flows, Hashing
 from headway.fabric.hashing import choose as hashed
-from headway.fabric.route import routes
+from headway.fabric.route import Hop, routes
 from headway.fabric.ways import Ways
 
 Ports = Literal["hash", "round_robin", "disjoint"]
@@ -81,7 +81,7 @@ def connect(
     ordered = np.argsort(~usable, axis=1, kind="stable").astype(np.int32)
     port = np.where(many > 0, ordered[pair, turn % np.maximum(many, 1)], NONE)
     if how.ports == "disjoint" and count > 1:
-        flows = Flows(flows.source, flows.destination, _disjoint(ways, hashing, flows, port, count, random))
+        return _disjoint(ways, hashing, Connections(pair, flows, port, np.empty(0, np.int32)), random)
     return Connections(pair, flows, port, _routed(ways, hashing, flows, port))
 
 
@@ -110,15 +110,15 @@ def _usable(ways: Ways, source: Column, destination: Column) -> Flags:
     return found
 
 
-def _disjoint(
-    ways: Ways, hashing: Hashing, flows: Flows, port: Column, count: int, random: np.random.Generator
-) -> Column:
-    """[F]: source ports of connections that share as few links as possible with the earlier ones of their pair."""
-    pairs = len(flows) // count
-    chosen, best = flows.port.reshape(pairs, count).copy(), np.full((pairs, count), np.iinfo(np.int32).max)
+def _disjoint(ways: Ways, hashing: Hashing, of: Connections, random: np.random.Generator) -> Connections:
+    """The same pairs and ports, each connection sharing as few links as possible with the earlier ones of its pair."""
+    flows, port = of.flows, of.port
+    pairs = int(of.pair[-1]) + 1 if len(of.pair) else 0
+    count = len(flows) // max(pairs, 1)
+    chosen, best = flows.port.reshape(pairs, count), np.full((pairs, count), np.iinfo(np.int32).max)
     ends = [np.maximum((ways.ports[cards] != NONE).sum(axis=1), 1) for cards in (flows.source, flows.destination)]
     least = sum(np.tile(np.arange(count), pairs) // each for each in ends).reshape(pairs, count)
-    taken = np.full((pairs, count, 6), NONE, np.int32)
+    taken = np.full((pairs, count, len(Hop)), NONE, np.int32)
     for turn in range(count):
         left = np.arange(pairs)
         for _ in range(_TRIES):
@@ -134,7 +134,8 @@ def _disjoint(
             left = left[best[left, turn] > least[left, turn]]
             if not len(left):
                 break
-    return chosen.ravel()
+    told = Flows(flows.source, flows.destination, chosen.ravel())
+    return Connections(of.pair, told, port, taken.reshape(pairs * count, len(Hop)))
 
 
 def _drawn(random: np.random.Generator, count: int) -> Column:

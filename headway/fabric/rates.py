@@ -65,15 +65,24 @@ def max_min(capacity: Rates, uses: Uses) -> tuple[Rates, Column]:
     return rates, bound
 
 
-def play(capacity: Rates, uses: Uses, sizes: Rates, *, together: float = 1e-6) -> Rates:
-    """[flows]: when each flow has moved its `sizes` bytes; inf for one that gets nothing.
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """[flows] each: when a flow has moved all its bytes (inf: never), and its rate and its bound at the beginning."""
+
+    ends: Rates
+    rates: Rates
+    bound: Column
+
+
+def play(capacity: Rates, uses: Uses, sizes: Rates, *, together: float = 1e-6) -> Played:
+    """Flows that move `sizes` bytes each; those of none have ended at 0.
 
     Rates are found anew when flows end. Those that end within `together` of the time since the last one end as one.
     """
     left, ends = sizes.astype(float), np.where(sizes > 0, np.inf, 0.0)
     now, active = 0.0, sizes > 0
+    first = rates, _ = max_min(capacity, uses.of(active))
     while active.any():
-        rates, _ = max_min(capacity, uses.of(active))
         takes = np.divide(left, rates, out=np.full(len(left), np.inf), where=active & (rates > 0))
         step = float(takes.min())
         if not np.isfinite(step):
@@ -84,4 +93,5 @@ def play(capacity: Rates, uses: Uses, sizes: Rates, *, together: float = 1e-6) -
         left -= np.where(active, rates * last, 0.0)
         ends[done] = now
         active &= ~done
-    return ends
+        rates, _ = max_min(capacity, uses.of(active))
+    return Played(ends, *first)

@@ -1,13 +1,13 @@
 """Traffic: who sends how much to whom at once, and how long a fabric takes for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headway.fabric.connect import Connections, Split
 from headway.fabric.fabric import NONE, Column, Fabric, Flags, Rates
 from headway.fabric.rates import Uses, max_min, play
-from headway.fabric.route import arrives
+from headway.fabric.route import Hop, arrives
 
 # RoCEv2: of a frame of 4096 bytes of payload 82 more are on the wire (preamble and gap 20, Ethernet 18, IP 20, UDP 8,
 # InfiniBand's headers and checksum 16)
@@ -64,13 +64,11 @@ def carry(traffic: Traffic, connections: Connections, capacity: Rates, split: Sp
     uses = _uses(traffic, connections, capacity, split)
     stuck = np.zeros(len(traffic.bytes), bool)
     stuck[traffic.channel[connections.pair[~arrives(connections.routes)]]] = True
-    moving = uses.of(~stuck)
-    rates, bound = max_min(capacity, moving)
-    rates[stuck] = 0.0
-    sizes = np.where(stuck, 0.0, traffic.bytes)
-    seconds = np.where(stuck & (traffic.bytes > 0), np.inf, play(capacity, moving, sizes))
-    done = Carried(seconds, rates, moving.loads(rates, len(capacity)), capacity, bound, np.full(6, NONE, np.int32))
-    return Carried(seconds, rates, done.loads, capacity, bound, _route(done, traffic, connections))
+    played = play(capacity, uses.of(~stuck), np.where(stuck, 0.0, traffic.bytes))
+    seconds = np.where(stuck & (traffic.bytes > 0), np.inf, played.ends)
+    loads = uses.loads(played.rates, len(capacity))
+    done = Carried(seconds, played.rates, loads, capacity, played.bound, np.full(len(Hop), NONE, np.int32))
+    return replace(done, route=_route(done, traffic, connections))
 
 
 def _uses(traffic: Traffic, connections: Connections, capacity: Rates, split: Split) -> Uses:
