@@ -176,7 +176,7 @@ def start(plan: Plan, worker: Worker) -> torch.device:
     try:
         socket.getaddrinfo(worker.address, worker.port)  # torch would look for an unknown name until its time limit
         dist.init_process_group(
-            devices.backend(device.type),
+            devices.backend(plan.cluster.device.kind),
             init_method=f"tcp://{host}:{worker.port}",
             rank=worker.rank,
             world_size=worker.world,

@@ -1,9 +1,13 @@
 """The kind of device chooses the backend; an Ascend's is tested by a stand-in that torch lets one register."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.train.launching import run_ranks
 
 pytestmark = pytest.mark.dist
 
@@ -48,3 +52,33 @@ for kind in ("cuda", "npu"):
     lines = _run(code).stdout.splitlines()
     assert len(lines) == 2
     assert all("this machine shows 0 to local rank 0" in line and "local-cpu" in line for line in lines)
+
+
+JOB = """
+model: {{layers: 2, hidden: 32, heads: 2, feed_forward: 64, vocabulary: 256, positions: 64}}
+cluster: {cluster}
+parallel: {{pipeline: 2, data: 2, zero: 3, whole_below: 0B}}
+data: {{sequence_length: 32, path: {path}, validation: 0}}
+train: {{steps: 3, global_batch: 4, microbatch: 1, evaluate_every: 0}}
+"""
+
+
+def test_an_ascend_job_talks_over_hccl_everywhere_and_learns_the_same(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("a ring of ranks sends what the next one needs. " * 400)
+    losses = {}
+    for cluster in ("ascend-910b", "local-cpu"):
+        directory = tmp_path / cluster
+        directory.mkdir()
+        job = tmp_path / f"{cluster}.yaml"
+        job.write_text(JOB.format(cluster=cluster, path=text))
+        run_ranks(Path(__file__).parent / "play_hccl.py", [str(job), str(directory)], 4, timeout=90)
+        lines = (directory / "metrics.jsonl").read_text().splitlines()
+        losses[cluster] = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+    found = json.loads((tmp_path / "ascend-910b" / "backends.json").read_text())
+    assert found["kinds"] == ["npu"]
+    assert len(found["groups"]) >= 3
+    assert set(found["groups"]) == {"hccl"}
+    assert set(json.loads((tmp_path / "local-cpu" / "backends.json").read_text())["groups"]) == {"gloo"}
+    assert len(losses["ascend-910b"]) == 3
+    assert losses["ascend-910b"] == losses["local-cpu"]
