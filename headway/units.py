@@ -41,6 +41,9 @@ _BINARY = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _NUMBER = r"\s*([0-9]{1,30}(?:\.[0-9]*)?(?:e[0-9]{1,2})?)\s*"
 _BYTES = re.compile(_NUMBER + r"(?:([KMGT]i?)?B)?\s*")
 _BANDWIDTH = re.compile(_NUMBER + r"([KMGT]?)(bps|bit/s|B/s)\s*")
+_DURATIONS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
+_SECONDS = re.compile(_NUMBER + f"({'|'.join(_DURATIONS)})" + r"\s*")
+_SHARE = re.compile(_NUMBER + r"(%?)\s*")
 
 
 def parse_bytes(text: str | int) -> Bytes:
@@ -67,6 +70,30 @@ def parse_bandwidth(text: str) -> BytesPerSecond:
     if not match:
         raise PlanError(f"'{text}' is not a bandwidth. Write it like 400Gbps or 50GB/s.")
     return BytesPerSecond(float(match[1]) * _DECIMAL[match[2]] / (1 if match[3] == "B/s" else 8))
+
+
+def parse_seconds(text: str) -> Seconds:
+    """Seconds from `90s`, `2min`, `3h`, `1.5d`, `250ms`, `5us` or `5µs`.
+
+    >>> parse_seconds("90s"), parse_seconds("1.5h"), parse_seconds("20 ms")
+    (90.0, 5400.0, 0.02)
+    """
+    match = _SECONDS.fullmatch(text)
+    if not match:
+        raise PlanError(f"'{text}' is not a duration. Write it like 90s, 2min, 3h, 1.5d or 20ms.")
+    return Seconds(float(match[1]) * _DURATIONS[match[2]])
+
+
+def parse_share(text: str) -> float:
+    """A share of a whole from `0.057%` or `0.00057`; it may be above 1.
+
+    >>> parse_share("50%"), parse_share("0.25")
+    (0.5, 0.25)
+    """
+    match = _SHARE.fullmatch(text)
+    if not match:
+        raise PlanError(f"'{text}' is not a share of a whole. Write it like 0.5% or 0.005.")
+    return float(match[1]) / (100 if match[2] else 1)
 
 
 def show_bytes(value: float) -> str:

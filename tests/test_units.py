@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import PlanError
-from headway.units import Dtype, parse_bandwidth, parse_bytes, show_bytes, show_count, show_rate, show_seconds
+from headway.units import (
+    Dtype,
+    parse_bandwidth,
+    parse_bytes,
+    parse_seconds,
+    parse_share,
+    show_bytes,
+    show_count,
+    show_rate,
+    show_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,43 @@ def test_bandwidth_is_read_in_bits_and_in_bytes(text, expected):
 def test_what_is_no_bandwidth_is_refused_with_an_example(text):
     with pytest.raises(PlanError, match=r"not a bandwidth\. Write it like 400Gbps"):
         parse_bandwidth(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90s", 90),
+        ("2min", 120),
+        ("2 min", 120),
+        ("3h", 3 * 3600),
+        ("1.5d", 36 * 3600),
+        ("20ms", 0.02),
+        ("5us", 5e-6),
+        ("5µs", 5e-6),
+        ("5\u03bcs", 5e-6),
+        ("1e3s", 1000),
+        ("0s", 0),
+    ],
+)
+def test_durations_are_read_from_microseconds_to_days(text, expected):
+    assert parse_seconds(text) == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "90", "-1s", "1m", "2 hours", "1,5h", "1.2.3s", "h", "inf s", "1h30min"])
+def test_what_is_no_duration_is_refused_with_an_example(text):
+    with pytest.raises(PlanError, match=r"not a duration\. Write it like 90s"):
+        parse_seconds(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("0.057%", 0.00057), ("6.25 %", 0.0625), ("0.01", 0.01), ("250%", 2.5)])
+def test_shares_are_read_as_numbers_and_in_percent(text, expected):
+    assert parse_share(text) == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize("text", ["", "%", "-1%", "half", "1%%", "nan", "1e400x"])
+def test_what_is_no_share_is_refused_with_an_example(text):
+    with pytest.raises(PlanError, match=r"not a share of a whole\. Write it like 0\.5%"):
+        parse_share(text)
 
 
 @pytest.mark.parametrize(
