@@ -133,6 +133,16 @@ def show_seconds(value: float) -> str:
     return f"{value * 1e9:.1f} ns"
 
 
+def show_duration(value: float) -> str:
+    """Seconds for people in minutes, hours or days where they are many; `parse_seconds` reads it.
+
+    >>> show_duration(90), show_duration(3818), show_duration(86400 * 2), show_duration(9)
+    ('1.50 min', '1.06 h', '2.00 d', '9.00 s')
+    """
+    name = next((name for name in ("d", "h", "min") if abs(value) >= _DURATIONS[name]), None)
+    return f"{_three_digits(value / _DURATIONS[name])} {name}" if name else show_seconds(value)
+
+
 def show_count(value: float) -> str:
     """A large number for people, in decimal units.
 

@@ -13,6 +13,7 @@ from headway.units import (
     parse_share,
     show_bytes,
     show_count,
+    show_duration,
     show_rate,
     show_seconds,
 )
@@ -141,3 +142,10 @@ def test_every_dtype_has_a_size_and_a_wide_type_of_four_bytes_at_least():
 @pytest.mark.parametrize("text", ["400Gbps", "1.5Gbps", "100Mbps", "64Kbps", "51200Gbps", "8bps"])
 def test_a_rate_is_shown_as_it_is_read(text):
     assert show_rate(parse_bandwidth(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["1.50 min", "6.47 min", "2.00 h", "24.0 h", "2.50 d", "100 d", "9.00 s", "20.0 ms", "0 s"]
+)
+def test_a_duration_is_shown_as_it_is_read(text):
+    assert show_duration(parse_seconds(text)) == text.replace("24.0 h", "1.00 d")

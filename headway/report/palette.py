@@ -37,6 +37,20 @@ _CATEGORIES = {
     "context": "57534e",
 }
 
+# what a job's time is lost to: crashes in warm colours, what is paid against them in cold ones
+_LOSSES = {
+    "rework": "dc2626",
+    "restart": "fbbf24",
+    "checkpoints": "1d4ed8",
+    "degraded": "38bdf8",
+    "stalls": "57534e",
+}
+
+
+def loss(name: str) -> str:
+    """The colour of a way to lose a job's time."""
+    return f"#{_LOSSES[name]}"
+
 
 def category(name: str) -> str:
     """The colour of a category of memory."""
