@@ -12,6 +12,7 @@ from headway.errors import PlanError
 from headway.units import Seconds
 
 _MOST = 300.0  # crashes within one interval, on average; with more, goodput is 0 to all digits
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _FINE = 512  # points at which the share of time with a halved card is averaged
 
 
@@ -95,65 +96,63 @@ def pace(job: Exposure, given: Assumptions, horizon: Seconds) -> Pace:
     return Pace(network, other, Seconds(delay), other_delay, stalling, halved, moving)
 
 
-def expected(of: Pace, given: Assumptions, interval: Seconds) -> Expected:
-    """What becomes of the time if a checkpoint is made after each `interval` of work, in a long life.
+def expected(of: Pace, given: Assumptions, interval: Seconds, horizon: Seconds) -> Expected:
+    """What becomes of a life of `horizon` seconds, many intervals long, that saves after each `interval` of work.
 
     Daly 2006 (FGCS 22) with a restart that may fail, and a delay during which nothing more counts (Bougeret et al.
     2011): with crashes at rate λ, a restart R, a mean delay D and a period S of work and checkpoint, a period is
     through after e^{λR} (1/λ + D) (e^{λS} − 1) seconds. Stalls stretch the work by e^{their mean number}: merged, they
     leave a share e^{−number} of time free (M/G/∞). Halved cards slow work down, whatever else happens. Moves take their
-    share off all that; that each saves once more is left out.
+    share off all that; each saves x of C seconds of work from a crash in the rest of its period, λC²/6 on average.
     """
-    rate, period = of.crashes, interval + given.checkpoint_seconds
-    stretch = _stretch(of)
+    rate, save = of.crashes, given.checkpoint_seconds if interval < horizon else 0.0
+    period, stretch = interval + save, _stretch(of)
     felt = rate * stretch  # crashes by second of running, stalls in between included
     failed = math.expm1(min(felt * period, _MOST))  # runs that a crash ends, by period that is through
-    ran = _grown(felt, period)
-    saved = _grown(felt, given.checkpoint_seconds)  # those that a crash cuts short included
-    crashes = failed * math.exp(min(rate * given.restart, _MOST))
-    mean_delay = (of.network * of.delay + of.other * of.other_delay) / rate if rate else 0.0
-    starting = failed * _grown(rate, given.restart)
-    wall = ran * stretch + starting + crashes * mean_delay
-    speed = 1 - of.halved * given.slowdown
+    ran, saved = _grown(felt, period), _grown(felt, save)  # those that a crash cuts short included
+    starting, crashes = failed * _grown(rate, given.restart), failed * math.exp(min(rate * given.restart, _MOST))
+    waited = crashes * (of.network * of.delay + of.other * of.other_delay) / rate if rate else 0.0
+    wall = ran * stretch + starting + waited
     again = ran - saved - interval
-    move = _grown(rate, given.checkpoint_seconds + given.restart)
+    move = _grown(rate, save + given.restart)
     moves = of.moving * ran / wall / (1 + of.moving * ran / wall * move)
     wall /= 1 - moves * move
-    each = (again / failed if failed else period / 2) + of.delay + _grown(rate, given.restart)
+    kept = min(again / wall, moves * felt * interval**2 / 6)
+    late = min(saved / wall, _late(rate, interval, save, horizon / stretch) / horizon)
+    speed = 1 - of.halved * given.slowdown
     crashed = crashes / rate / wall + moves * move if rate else 0.0  # the share of time in which one counts
     return Expected(
-        useful=interval * speed / wall,
-        rework=again * speed / wall,
-        restart=(starting + crashes * mean_delay) / wall + moves * move,
-        checkpoints=saved / wall,
-        degraded=(ran - saved) * (1 - speed) / wall,
+        useful=(interval / wall + kept + late) * speed,
+        rework=(again / wall - kept) * speed,
+        restart=(starting + waited) / wall + moves * move,
+        checkpoints=saved / wall - late,
+        degraded=((ran - saved) / wall + late) * (1 - speed),
         stalls=ran * (stretch - 1) / wall,
         network_crashes=of.network * crashed,
         other_crashes=of.other * crashed,
         moves=moves,
-        crash=Seconds(each),
+        crash=Seconds((again / failed if failed else period / 2) + of.delay + _grown(rate, given.restart)),
     )
 
 
 def optimum(of: Pace, given: Assumptions, horizon: Seconds) -> Seconds:
-    """The interval that loses least: `horizon` where nothing crashes. Raises PlanError where saving takes no time.
+    """The interval at which `expected` loses least: `horizon` where nothing crashes.
 
-    `expected`'s loss is least where 1 − λC = e^{−λ(C+δ)}, for a checkpoint of δ seconds; Newton's method begins at
-    Young's √(2δ/λ) (Young 1974), which it is for small λδ.
+    A golden-section search around Young's √(2δ/λ), for a checkpoint of δ seconds (Young 1974); it is never far above
+    that or above 1/λ. Raises PlanError where saving takes no time.
     """
     rate, save = of.crashes * _stretch(of), given.checkpoint_seconds
     if not rate:
         return horizon
     if not save:
         raise PlanError("a checkpoint that takes 0 s has no best interval. Give one, or the seconds that it takes.")
-    found = young(of, given)
-    for _ in range(100):
-        error = math.expm1(-rate * (found + save)) + rate * found
-        step = error / (-rate * math.expm1(-rate * (found + save)))
-        found = Seconds(found - step)
-        if abs(step) < 1e-12 * found:
-            break
-    return Seconds(min(found, horizon))
+    near = young(of, given)
+    low, high = math.log(min(near, 1 / rate) / 8), math.log(near * 2)
+    while high - low > 1e-9:
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        lost = [expected(of, given, Seconds(math.exp(each)), horizon).lost for each in (left, right)]
+        low, high = (low, right) if lost[0] <= lost[1] else (left, high)
+    return Seconds(min(math.exp(low), horizon))
 
 
 def young(of: Pace, given: Assumptions) -> Seconds:
@@ -188,6 +187,18 @@ def _halved(job: Exposure, given: Assumptions, horizon: Seconds) -> float:
         for time in times
     )
     return 1 - sum(free) / _FINE
+
+
+def _late(rate: float, interval: float, save: float, horizon: float) -> float:
+    """Seconds of saving that a life has less than its share, because it begins with work; after a crash it is anywhere.
+
+    Without crashes the moment at which it ends is known.
+    """
+    period = interval + save
+    if rate:
+        return save * interval / period / 2
+    saves, place = divmod(horizon, period)
+    return horizon * save / period - saves * save - max(0.0, place - interval)
 
 
 def _grown(rate: float, span: float) -> float:

@@ -96,7 +96,7 @@ def result(job: Exposure, asked: Question, given: Assumptions, rng: np.random.Ge
     horizon = asked.horizon
     of = pace(job, given, horizon)
     interval = _interval(of, asked, given)
-    half, here, double = (expected(of, given, Seconds(interval * by)) for by in (0.5, 1.0, 2.0))
+    half, here, double = (expected(of, given, Seconds(interval * by), horizon) for by in (0.5, 1.0, 2.0))
     lives = live(
         draw(job, given, horizon, asked.trials, rng),
         horizon=horizon,
@@ -106,7 +106,7 @@ def result(job: Exposure, asked: Question, given: Assumptions, rng: np.random.Ge
         slowdown=given.slowdown,
     )
     network = pace(job, dataclasses.replace(given, gpu_rate=0.0, host_rate=0.0), horizon)
-    early, late = (expected(network, given, each) for each in _PAPER)
+    early, late = (expected(network, given, each, horizon) for each in _PAPER)
     return Result(
         job=job,
         interval=interval,
@@ -160,7 +160,7 @@ def _best(of: Pace, given: Assumptions, horizon: Seconds) -> Seconds:
 
 def _expected(job: Exposure, asked: Question, given: Assumptions) -> Expected:
     of = pace(job, given, asked.horizon)
-    return expected(of, given, _interval(of, asked, given))
+    return expected(of, given, _interval(of, asked, given), asked.horizon)
 
 
 def document(asked: Question, given: Assumptions, found: Sequence[Result]) -> dict[str, Any]:
@@ -221,13 +221,20 @@ def _figures(job: Exposure, asked: Question, given: Assumptions, lives: Lives, h
     lost = hours * (1 - lives.useful / horizon)
     return {
         "goodput": _figure(lives.useful / horizon, here.useful),
-        "network_crashes": _figure(lives.network_crashes / asked.months, here.network_crashes * MONTH),
-        "other_crashes": _figure(lives.other_crashes / asked.months, here.other_crashes * MONTH),
-        "moves": _figure(lives.moves / asked.months, here.moves * MONTH),
+        **{
+            name: _rate(getattr(lives, name) / asked.months, getattr(here, name) * MONTH, asked.months)
+            for name in ("network_crashes", "other_crashes", "moves")
+        },
         **{name: _figure(getattr(lives, name) / horizon * hours, getattr(here, name) * hours) for name in LOSSES},
         "lost": _figure(lost, here.lost * hours),
         "usd": _figure(lost * given.cost, here.lost * hours * given.cost),
     }
+
+
+def _rate(trials: Reals, expectation: float, months: float) -> Figure:
+    """Events a month. Where none came, the interval ends at 3 / time: of such Poisson processes 5 % show none."""
+    found = _figure(trials, expectation)
+    return found if found.mean else dataclasses.replace(found, high=3 / (len(trials) * months))
 
 
 def _figure(trials: Reals, expectation: float) -> Figure:

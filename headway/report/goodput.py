@@ -40,7 +40,7 @@ def table(found: Document, *, expected: bool) -> "Table":
         drawn.add_row(label, *(text for cell in cells for text in (cell if expected else cell[:1])), style=style)
 
     def of(key: str, unit: str = "", scale: float = 1.0) -> list[tuple[str, str]]:
-        return [_cell(each[key], unit, scale) for each in found["fabrics"]]
+        return [_cell(each[key], unit, scale) if _has(each[key]) else ("–", "") for each in found["fabrics"]]
 
     def plain(texts: Iterable[str]) -> list[tuple[str, str]]:
         return [(text, "") for text in texts]
@@ -60,7 +60,7 @@ def table(found: Document, *, expected: bool) -> "Table":
         add("moves/month", of("moves"))
     drawn.add_section()
     for key, (label, _) in _LOSSES.items():
-        if any(each[key]["mean"] or each[key]["expected"] for each in fabrics):
+        if any(_has(each[key]) for each in fabrics):
             add(f"GPUh {label}", of(key))
     add("GPUh lost", of("lost"), "bold")
     add("USD lost", of("usd"))
@@ -171,10 +171,16 @@ def _cost(each: Document) -> str:
     return f"{each['network_crash_usd']:,.0f}" if each["network_crashes"]["expected"] >= _RARE else "–"
 
 
+def _has(figure: Document) -> bool:
+    return bool(figure["mean"] or figure["expected"])
+
+
 def _cell(figure: Document, unit: str, scale: float) -> tuple[str, str]:
     mean, half = figure["mean"] * scale, (figure["high"] - figure["mean"]) * scale
     if unit:
         return f"{mean:.2f} ±{half:.2f}{unit}", f"{figure['expected'] * scale:.2f}{unit}"
+    if not mean and half:
+        return f"< {_short(half, 1)}", _short(figure["expected"] * scale)
     return f"{_short(mean)} ±{_short(half, 2)}", _short(figure["expected"] * scale)
 
 
