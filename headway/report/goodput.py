@@ -117,7 +117,7 @@ def notes(found: Document) -> list[str]:
     if one and one["network_alone"][0]["crashes"]:
         said.append(_paper(one))
     if found["break_even_link_repair"]:
-        said.append(_decides(found["break_even_link_repair"]))
+        said.append(_decides(found))
     said += [
         f"{name(each)}: a ToR takes {each['hosts_under_tor']} hosts of the job with it, and {each['spare_hosts']} are "
         "free, so the job waits until it is repaired."
@@ -157,10 +157,14 @@ def _paper(one: Document) -> str:
     )
 
 
-def _decides(times: Mapping[str, float | None]) -> str:
+def _decides(found: Document) -> str:
+    """Which mean repair of links makes two ToRs a card better than one, or that none makes a difference."""
+    times = found["break_even_link_repair"]
     known = [f"{show_duration(time)} ({_short_name(fabric)})" for fabric, time in times.items() if time is not None]
     if not known:
-        return "Two ToRs a card and one change places at no mean repair of links between a minute and a year."
+        one, two = (next(e["lost_share_here"] for e in found["fabrics"] if e["homes"] == homes) for homes in (1, 2))
+        word = "less" if two < one else "more"
+        return f"Two ToRs a card lose {word} than one at any mean repair of links from a minute to a year."
     return (
         f"Two ToRs a card lose less than one where the mean repair of links is below {' and '.join(known)}. Beyond it, "
         "to go on with half a card costs more than to crash and go on elsewhere; --move-after leaves such hosts."

@@ -61,7 +61,9 @@ def test_notes_tell_where_two_tors_and_one_change_places():
     notes = " ".join(report.notes(_found()))
     assert "mean repair of links is below" in notes
     never = " ".join(report.notes(_found(Assumptions(slowdown=0.0))))
-    assert "change places at no mean repair" in never
+    assert "Two ToRs a card lose less than one at any mean repair of links" in never
+    slow = " ".join(report.notes(_found(Assumptions(slowdown=0.9, tor_rate=0.1))))
+    assert "Two ToRs a card lose more than one at any mean repair of links" in slow
 
 
 def test_months_are_counted_in_words():
