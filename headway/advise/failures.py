@@ -13,6 +13,7 @@ from headway.units import Seconds
 
 Flags = NDArray[np.bool_]
 Reals = NDArray[np.float64]
+NODE, LINK, TOR = 0, 1, 2  # kinds of what fails
 MOST = 10_000_000  # events of all trials: half a gigabyte
 
 
@@ -42,36 +43,51 @@ def draw(job: Exposure, given: Assumptions, horizon: Seconds, trials: int, rng: 
     _check_number(job, given, horizon, trials)
     gpus, hosts, links, tors, flaps = rng.spawn(5)  # so that one rate changes no other failure
     spare = given.spare_hosts(job.hosts)
-    nodes = [
-        _nodes(stream, count * rate, horizon, trials, given.host_repair if spare < 1 else 0.0)
-        for stream, count, rate in ((gpus, job.gpus, given.gpu_rate), (hosts, job.hosts, given.host_rate))
+    wait = given.host_repair if spare < 1 else 0.0
+    parts = [
+        _nodes(gpus, job.gpus * given.gpu_rate, horizon, trials, wait),
+        _nodes(hosts, job.hosts * given.host_rate, horizon, trials, wait),
     ]
-    broken = [
-        _outages(links, job.links * given.link_rate, horizon, trials, given.link_repair),
-        _outages(tors, job.tors * given.tor_rate, horizon, trials, given.tor_repair),
-    ]
-    replaced = (spare >= 1, spare >= job.hosts_under_tor)
-    timeout = given.collective_timeout
+    broken = (
+        _outages(LINK, links, job.links * given.link_rate, horizon, trials, given.link_repair),
+        _outages(TOR, tors, job.tors * given.tor_rate, horizon, trials, given.tor_repair),
+    )
+    for each, needed in zip(broken, (1, job.hosts_under_tor), strict=True):
+        replaced = spare >= needed
+        if job.homes == 1:
+            parts.append(_single(each, given.collective_timeout, replaced=replaced))
+        else:
+            leaves = each.kind == LINK and given.moves(job.hosts)
+            parts += [
+                _downs(each, given.collective_timeout, replaced=replaced),
+                _ups(each, given.move_after if leaves else None),
+            ]
     if job.homes == 1:
-        flapping = _times(flaps, job.links * given.flap_rate, horizon, trials)
-        parts = [_single(each, timeout, replaced=at_once) for each, at_once in zip(broken, replaced, strict=True)]
-        parts.append(_still(flapping, given.flap_stall))
-    else:
-        parts = [_downs(each, timeout, replaced=at_once) for each, at_once in zip(broken, replaced, strict=True)]
-        parts += [_ups(broken[0], given.move_after if given.moves(job.hosts) else None), _ups(broken[1], None)]
-    return _merged(parts, nodes, job)
+        parts.append(_flaps(_times(flaps, job.links * given.flap_rate, horizon, trials), given.flap_stall))
+    return _merged(parts, job)
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Events of one kind, [trials, n], not in order yet; `step`: of how many things more are down behind it."""
+    """Events of one kind, [trials, n], not in order yet; `step`: of how many things more are down behind them."""
 
+    kind: int
     times: Reals
     wait: Reals
-    crash: Flags
+    crash: Flags | None = None
     step: int = 0
     luck: Reals | None = None
     move: Flags | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Broken:
+    """Links or ToRs that break, [trials, n]: when, for how long, and a number below 1 that is drawn for each."""
+
+    kind: int
+    times: Reals
+    repair: Reals
+    luck: Reals
 
 
 def fatal(job: Exposure, links_down: Reals, tors_down: Reals) -> tuple[Reals, Reals]:
@@ -86,69 +102,70 @@ def fatal(job: Exposure, links_down: Reals, tors_down: Reals) -> tuple[Reals, Re
     return link, tor
 
 
-def _merged(parts: list[_Part], nodes: list[_Part], job: Exposure) -> Events:
-    every = [*parts, *nodes]
-    sizes = [each.times.shape[1] for each in every]
-    times = np.concatenate([each.times for each in every], axis=1)
-    order = np.argsort(times, axis=1, kind="stable")
+def _merged(parts: list[_Part], job: Exposure) -> Events:
+    times = np.concatenate([each.times for each in parts], axis=1)
+    order = np.argsort(times, axis=1)
+    which = np.repeat(np.arange(len(parts)), [each.times.shape[1] for each in parts])[order]
 
-    def ordered(columns: list[NDArray[np.generic]]) -> NDArray[np.generic]:
-        return np.take_along_axis(np.concatenate(columns, axis=1), order, axis=1)
+    def flags(columns: list[Flags | None]) -> Flags:
+        full = [np.zeros_like(p.times, bool) if c is None else c for p, c in zip(parts, columns, strict=True)]
+        return np.take_along_axis(np.concatenate(full, axis=1), order, axis=1)
 
-    times = np.take_along_axis(times, order, axis=1)
-    which = np.repeat(np.arange(len(every)), sizes)[order]
-    crash = np.asarray(ordered([each.crash for each in every]), bool)
-    wait = np.asarray(ordered([each.wait for each in every]), np.float64)
-    slow, move = np.zeros((2, *times.shape), bool)
+    def reals(columns: list[Reals | None]) -> Reals:
+        full = [np.ones_like(p.times) if c is None else c for p, c in zip(parts, columns, strict=True)]
+        return np.take_along_axis(np.concatenate(full, axis=1), order, axis=1)
+
+    times, kinds = np.take_along_axis(times, order, axis=1), np.array([each.kind for each in parts])[which]
+    crash, wait = flags([each.crash for each in parts]), reals([each.wait for each in parts])
+    slow = np.zeros_like(crash)
     if job.homes == 2:
-        luck = np.asarray(ordered([np.ones_like(e.times) if e.luck is None else e.luck for e in every]), np.float64)
-        steps = np.array([each.step for each in every])[which] * np.isfinite(times)
-        link_steps, tor_steps = (np.where(which % 2 == kind, steps, 0) for kind in (0, 1))  # downs, then ups
-        links, tors = np.cumsum(link_steps, axis=1), np.cumsum(tor_steps, axis=1)
-        of_link, of_tor = fatal(job, (links - link_steps).astype(float), (tors - tor_steps).astype(float))
-        crash |= luck < np.where(which == 0, of_link, np.where(which == 1, of_tor, 0.0))
+        steps = np.array([each.step for each in parts])[which] * np.isfinite(times)
+        crash |= _pairs(job, kinds, steps, reals([each.luck for each in parts]))
         wait[~crash] = 0.0
-        slow = links + tors > 0
-        move = np.asarray(ordered([np.zeros_like(e.crash) if e.move is None else e.move for e in every]), bool)
-    return Events(times, crash, which < len(parts), wait, slow, move)
+        slow = np.cumsum(steps, axis=1) > 0
+    return Events(times, crash, kinds != NODE, wait, slow, flags([each.move for each in parts]))
 
 
-def _single(broken: tuple[Reals, Reals, Reals], timeout: float, *, replaced: bool) -> _Part:
+def _pairs(job: Exposure, kinds: NDArray[np.int64], steps: NDArray[np.int64], luck: Reals) -> Flags:
+    """Which of the events in order break the other port of a card whose one port is down."""
+    before = [np.cumsum(each, axis=1) - each for each in (steps * (kinds == kind) for kind in (LINK, TOR))]
+    of_link, of_tor = fatal(job, *(each.astype(np.float64) for each in before))
+    return (steps > 0) & (luck < np.where(kinds == LINK, of_link, of_tor))
+
+
+def _single(broken: _Broken, timeout: float, *, replaced: bool) -> _Part:
     """With one ToR: what is repaired before the timeout stalls, all else kills."""
-    times, repair, _ = broken
-    crash = (repair > timeout) & np.isfinite(times)
-    return _Part(times, np.where(crash & replaced, timeout, repair), crash)
+    crash = (broken.repair > timeout) & np.isfinite(broken.times)
+    return _Part(broken.kind, broken.times, np.where(crash & replaced, timeout, broken.repair), crash)
 
 
-def _still(times: Reals, stall: float) -> _Part:
-    return _Part(times, np.full_like(times, stall), np.zeros(times.shape, bool))
+def _flaps(times: Reals, stall: float) -> _Part:
+    return _Part(LINK, times, np.full_like(times, stall))
 
 
-def _downs(broken: tuple[Reals, Reals, Reals], timeout: float, *, replaced: bool) -> _Part:
+def _downs(broken: _Broken, timeout: float, *, replaced: bool) -> _Part:
     """With two ToRs: half a card is gone; where it is the other half, the wait is that of a crash."""
-    times, repair, luck = broken
-    wait = np.full_like(times, timeout) if replaced else np.maximum(repair, timeout)
-    return _Part(times, wait, np.zeros(times.shape, bool), 1, luck)
+    wait = np.full_like(broken.times, timeout) if replaced else np.maximum(broken.repair, timeout)
+    return _Part(broken.kind, broken.times, wait, step=1, luck=broken.luck)
 
 
-def _ups(broken: tuple[Reals, Reals, Reals], patience: float | None) -> _Part:
+def _ups(broken: _Broken, patience: float | None) -> _Part:
     """Repaired, or left behind after `patience` if that is earlier."""
-    times, repair, _ = broken
-    left = np.zeros(times.shape, bool) if patience is None else repair > patience
-    after = repair if patience is None else np.minimum(repair, patience)
-    return _Part(times + after, np.zeros_like(times), np.zeros(times.shape, bool), -1, move=left)
+    after = broken.repair if patience is None else np.minimum(broken.repair, patience)
+    left = None if patience is None else broken.repair > patience
+    return _Part(broken.kind, broken.times + after, np.zeros_like(broken.times), step=-1, move=left)
 
 
 def _nodes(stream: Generator, rate: float, horizon: float, trials: int, wait: float) -> _Part:
     """Deaths of GPUs or hosts, seen at once; `wait`: mean seconds of the repair where no spare host is there."""
     times = _times(stream, rate, horizon, trials)
     waits = stream.exponential(wait, times.shape) if wait else np.zeros_like(times)
-    return _Part(times, waits, np.isfinite(times))
+    return _Part(NODE, times, waits, np.isfinite(times))
 
 
-def _outages(stream: Generator, rate: float, horizon: float, trials: int, repair: float) -> tuple[Reals, Reals, Reals]:
+def _outages(kind: int, stream: Generator, rate: float, horizon: float, trials: int, repair: float) -> _Broken:
     times = _times(stream, rate, horizon, trials)
-    return times, stream.exponential(repair, times.shape), stream.random(times.shape)
+    return _Broken(kind, times, stream.exponential(repair, times.shape), stream.random(times.shape))
 
 
 def _times(stream: Generator, rate: float, horizon: float, trials: int) -> Reals:
