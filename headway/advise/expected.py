@@ -148,7 +148,7 @@ def optimum(of: Pace, given: Assumptions, horizon: Seconds) -> Seconds:
         raise PlanError("a checkpoint that takes 0 s has no best interval. Give one, or the seconds that it takes.")
     near = young(of, given)
     low, high = math.log(min(near, 1 / rate) / 8), math.log(near * 2)
-    while high - low > 1e-9:
+    while high - low > 1e-7:
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         lost = [expected(of, given, Seconds(math.exp(each)), horizon).lost for each in (left, right)]
         low, high = (low, right) if lost[0] <= lost[1] else (left, high)

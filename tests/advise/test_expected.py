@@ -40,6 +40,7 @@ def test_shares_of_time_add_up_to_one(job, given, interval):
 
 @given(JOBS, ASSUMED, st.sampled_from(RATES), st.floats(1.1, 10))
 def test_more_failures_never_raise_goodput(job, given, name, factor):
+    given = dataclasses.replace(given, move_after=None)  # a move saves, which helps where saves are far too rare
     more = dataclasses.replace(given, **{name: getattr(given, name) * factor})
     few, many = (expected(pace(job, each, HALF_A_YEAR), each, 3 * HOUR, HALF_A_YEAR).useful for each in (given, more))
     assert many <= few + 1e-9
@@ -122,5 +123,5 @@ def test_every_mean_of_the_monte_carlo_is_within_three_standard_errors_of_the_ex
 
 
 def test_intervals_hold_the_expectation_about_as_often_as_they_say():
-    found = [_figures(case, trials=100, seed=seed)["goodput"] for case in CASES for seed in range(15)]
+    found = [_figures(case, trials=100, seed=seed)["goodput"] for case in CASES for seed in range(10)]
     assert 0.9 <= np.mean([each.low <= each.expected <= each.high for each in found]) <= 0.99

@@ -9,7 +9,7 @@ from headway.cli.main import main
 
 ROOT = Path(__file__).parent.parent.parent
 JOB = str(ROOT / "examples" / "gpt-175b.yaml")
-QUICK = ("--gpus", "3000", "--trials", "50")
+QUICK = ("--gpus", "3000", "--trials", "20")
 
 
 @pytest.fixture(autouse=True)
