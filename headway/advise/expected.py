@@ -103,7 +103,7 @@ def expected(of: Pace, given: Assumptions, interval: Seconds, horizon: Seconds) 
     2011): with crashes at rate λ, a restart R, a mean delay D and a period S of work and checkpoint, a period is
     through after e^{λR} (1/λ + D) (e^{λS} − 1) seconds. Stalls stretch the work by e^{their mean number}: merged, they
     leave a share e^{−number} of time free (M/G/∞). Halved cards slow work down, whatever else happens. Moves take their
-    share off all that; each saves x of C seconds of work from a crash in the rest of its period, λC²/6 on average.
+    share off all that, and save between checkpoints.
     """
     rate, save = of.crashes, given.checkpoint_seconds if interval < horizon else 0.0
     period, stretch = interval + save, _stretch(of)
@@ -117,7 +117,7 @@ def expected(of: Pace, given: Assumptions, interval: Seconds, horizon: Seconds) 
     move = _grown(rate, save + given.restart)
     moves = of.moving * ran / wall / (1 + of.moving * ran / wall * move)
     wall /= 1 - moves * move
-    kept = min(again / wall, moves * felt * interval**2 / 6)
+    kept = again / wall * (1 - _unsaved(of.moving * interval))
     late = min(saved / wall, _late(rate, interval, save, horizon / stretch) / horizon)
     speed = 1 - of.halved * given.slowdown
     crashed = crashes / rate / wall + moves * move if rate else 0.0  # the share of time in which one counts
@@ -138,8 +138,8 @@ def expected(of: Pace, given: Assumptions, interval: Seconds, horizon: Seconds) 
 def optimum(of: Pace, given: Assumptions, horizon: Seconds) -> Seconds:
     """The interval at which `expected` loses least: `horizon` where nothing crashes.
 
-    A golden-section search around Young's √(2δ/λ), for a checkpoint of δ seconds (Young 1974); it is never far above
-    that or above 1/λ. Raises PlanError where saving takes no time.
+    A golden-section search around Young's √(2δ/λ), for a checkpoint of δ seconds (Young 1974); it is far above that
+    only where moves save often. Raises PlanError where saving takes no time.
     """
     rate, save = of.crashes * _stretch(of), given.checkpoint_seconds
     if not rate:
@@ -147,7 +147,7 @@ def optimum(of: Pace, given: Assumptions, horizon: Seconds) -> Seconds:
     if not save:
         raise PlanError("a checkpoint that takes 0 s has no best interval. Give one, or the seconds that it takes.")
     near = young(of, given)
-    low, high = math.log(min(near, 1 / rate) / 8), math.log(near * 2)
+    low, high = math.log(min(near, 1 / rate) / 8), math.log(max(near * 2, horizon))
     while high - low > 1e-7:
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         lost = [expected(of, given, Seconds(math.exp(each)), horizon).lost for each in (left, right)]
@@ -199,6 +199,14 @@ def _late(rate: float, interval: float, save: float, horizon: float) -> float:
         return save * interval / period / 2
     saves, place = divmod(horizon, period)
     return horizon * save / period - saves * save - max(0.0, place - interval)
+
+
+def _unsaved(moves: float) -> float:
+    """Mean work that is unsaved at a moment of an interval with so many moves, over that of one without any.
+
+    Work of p seconds, m moves a second: (1 − e^{−mp}) / m since the last one, where it was p.
+    """
+    return 2 * (moves + math.expm1(-moves)) / moves**2 if moves > 1e-4 else 1 - moves / 3
 
 
 def _grown(rate: float, span: float) -> float:

@@ -38,7 +38,7 @@ def draw(job: Exposure, given: Assumptions, horizon: Seconds, trials: int, rng: 
     """Failures of `trials` lives of `horizon` seconds.
 
     Each thing fails at its rate at any time (Poisson), whatever is broken already. Which of its like it is decides only
-    whether it meets what is down: by symmetry that is a draw (`_fatal`), and no names are kept.
+    whether it meets what is down: by symmetry that is a draw (`fatal`), and no names are kept.
     """
     _check_number(job, given, horizon, trials)
     gpus, hosts, links, tors, flaps = rng.spawn(5)  # so that one rate changes no other failure

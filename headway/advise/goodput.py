@@ -16,7 +16,7 @@ from headway.advise.life import Lives, live
 from headway.errors import PlanError
 from headway.plan.plan import Plan
 from headway.schedule.families import FAMILIES
-from headway.units import Seconds
+from headway.units import Seconds, show_duration
 
 FABRICS = ("single-tor", "dcn+", "hpn")
 LOSSES = ("rework", "restart", "checkpoints", "degraded", "stalls")
@@ -77,6 +77,11 @@ class Question:
         if self.interval != "optimum" and not self.interval > 0:
             raise PlanError(
                 "the checkpoint interval is 0: the job would do nothing but save. Use one above 0, like 2h."
+            )
+        if self.interval != "optimum" and self.interval >= self.horizon:
+            raise PlanError(
+                f"a checkpoint every {show_duration(self.interval)} is never made in {self.months:g} months "
+                f"({show_duration(self.horizon)}). Use a shorter interval, or more months."
             )
 
     @property

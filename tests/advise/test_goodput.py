@@ -135,6 +135,7 @@ def test_the_document_is_json_and_tells_every_assumption():
         ({"trials": 1}, "trials is 1. Use 2 or more"),
         ({"seed": -1}, "seed is -1. Use 0 or more."),
         ({"interval": 0.0}, "the checkpoint interval is 0"),
+        ({"interval": 31 * 24 * HOUR, "months": 1.0}, "a checkpoint every 31.0 d is never made in 1 months (30.4 d)."),
     ],
 )
 def test_wrong_questions_are_refused(asked, said):

@@ -19,4 +19,5 @@ def fabric() -> None:
     Example:
       headway fabric describe hpn
       headway fabric bench --fabric dcn+ --collective multi_all_reduce --gpus 448
+      headway fabric goodput examples/gpt-175b.yaml --months 6
     """
