@@ -10,6 +10,7 @@ from headway.units import Seconds
 HOUR = 3600.0
 MONTH = 365 / 12 * 24 * HOUR  # seconds; rates are by month because their sources are
 _DAY, _TIMEOUT, _SAVE = Seconds(24 * HOUR), Seconds(120.0), Seconds(100.0)
+_MOVE = Seconds(HOUR)
 _RESTART, _FLAP = Seconds(6.47 * 60), Seconds(9.0)
 
 # Table 5 of the Llama 3 report counts what interrupted 16,384 GPUs (2,048 hosts) in 54 days. Its counts add up to the
@@ -47,7 +48,7 @@ class Assumptions:
     checkpoint_seconds: Seconds = _SAVE
     restart: Seconds = _RESTART
     slowdown: float = 0.0625
-    move_after: Seconds | None = None
+    move_after: Seconds | None = _MOVE
     spares: float = 1 / 16
     cost: float = 6.7
 
@@ -97,7 +98,7 @@ SOURCES: dict[str, str] = {
     "restart": "TrainMover (OSDI 2026) table 1: 6.47 min on 8,192 GPUs; taken for every size, one size was published",
     "slowdown": "HPN §9.3, figure 18, measured with 256 GPUs; halved bandwidth costs e / (1 + e) where e of a step is "
     "exposed communication: 6.1 % of 6.5 %. More broken cards at once cost no more: a step waits for the slowest",
-    "move_after": "HPN goes on with less until the repair (§9.3)",
+    "move_after": "assumed: hosts are free (HPN §5), a move costs minutes; HPN's test went on until the repair (§9.3)",
     "spares": "HPN §5: 8 hosts for each 128; spares that are broken themselves are not counted",
     "cost": "HPN §1: 20,000 USD an hour for 3,000 GPUs",
 }

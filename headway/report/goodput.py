@@ -167,7 +167,7 @@ def _decides(found: Document) -> str:
         return f"Two ToRs a card lose {word} than one at any mean repair of links from a minute to a year."
     return (
         f"Two ToRs a card lose less than one where the mean repair of links is below {' and '.join(known)}. Beyond it, "
-        "to go on with half a card costs more than to crash and go on elsewhere; --move-after leaves such hosts."
+        "to go on with half a card costs more than to crash and go on elsewhere; --move-after leaves such hosts sooner."
     )
 
 

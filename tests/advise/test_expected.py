@@ -99,7 +99,10 @@ CASES = {
         Assumptions(spares=0.0, collective_timeout=1800.0, host_repair=7200.0),
     ),
     "one ToR, flaps": (ONE, Assumptions(flap_rate=0.02, flap_stall=300.0, gpu_rate=0.002)),
-    "many pairs": (SMALL, Assumptions(link_rate=0.05, tor_rate=0.2, gpu_rate=0.0, host_rate=0.0, spares=0.5)),
+    "many pairs": (
+        SMALL,
+        Assumptions(link_rate=0.05, tor_rate=0.2, gpu_rate=0.0, host_rate=0.0, spares=0.5, move_after=None),
+    ),
     "moves": (TWO, Assumptions(link_rate=0.002, move_after=2 * HOUR)),
 }
 

@@ -49,7 +49,7 @@ def test_with_one_tor_a_link_that_is_back_within_the_timeout_stalls():
 
 
 def test_with_two_tors_a_link_slows_until_it_is_repaired():
-    found = _drawn(TWO, NETWORK)
+    found = _drawn(TWO, dataclasses.replace(NETWORK, move_after=None))
     assert found.crash.sum() < 5  # of 400 half years: pairs on one card are rare
     assert found.slow.any()
     spans = np.diff(np.minimum(found.times, 6 * MONTH), axis=1)
@@ -75,7 +75,8 @@ def test_a_tor_that_takes_more_hosts_than_are_free_is_waited_for():
 
 def test_two_broken_links_of_a_card_kill_as_often_as_a_play_with_named_links_says():
     job = Exposure("small", gpus=64, hosts=8, segments=1, links=128, tors=16, homes=2, hosts_under_tor=8)
-    given = dataclasses.replace(NETWORK, link_rate=0.3, tor_rate=0.3, link_repair=3 * 86400.0, tor_repair=3 * 86400.0)
+    days = {"link_repair": 3 * 86400.0, "tor_repair": 3 * 86400.0, "move_after": None}
+    given = dataclasses.replace(NETWORK, link_rate=0.3, tor_rate=0.3, **days)
     drawn = _drawn(job, given, months=1.0, trials=600).crash.sum(axis=1)
     named = _with_names(job, given, 600, np.random.default_rng(7))
     error = (drawn.var() / len(drawn) + named.var() / len(named)) ** 0.5

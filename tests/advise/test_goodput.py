@@ -94,13 +94,13 @@ def test_crashes_that_never_came_leave_room_for_rare_ones():
 
 
 def test_where_repairs_take_the_break_even_both_kinds_lose_the_same():
-    asked = Question(gpus=3000, trials=2)
-    one, two = (result.job for result in study(asked, Assumptions(), ["single-tor", "hpn"]))
-    at = break_even(one, two, asked, Assumptions())
-    given = dataclasses.replace(Assumptions(), link_repair=at)
+    asked, stays = Question(gpus=3000, trials=2), Assumptions(move_after=None)
+    one, two = (result.job for result in study(asked, stays, ["single-tor", "hpn"]))
+    at = break_even(one, two, asked, stays)
+    given = dataclasses.replace(stays, link_repair=at)
     lost = [result.losses[1] for result in study(asked, given, ["single-tor", "hpn"])]
     assert lost[0] == pytest.approx(lost[1], rel=1e-3)
-    assert break_even(one, two, asked, Assumptions(slowdown=0.0)) is None
+    assert break_even(one, two, asked, dataclasses.replace(stays, slowdown=0.0)) is None
 
 
 def test_a_job_that_leaves_hosts_with_half_a_card_loses_less_to_them():

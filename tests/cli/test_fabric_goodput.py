@@ -107,7 +107,7 @@ def test_each_assumption_has_an_option(capsys):
         "checkpoint_seconds": "50",
         "restart": "3min",
         "slowdown": "5%",
-        "move_after": "1h",
+        "move_after": "never",
         "spares": "10%",
         "cost": "2.5",
     }

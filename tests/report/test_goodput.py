@@ -7,7 +7,7 @@ from headway.report import goodput as report
 
 def _found(given=None, **asked):
     question = Question(**{"gpus": 3000, "months": 1.0, "trials": 20, **asked})
-    given = given or Assumptions()
+    given = given or Assumptions(move_after=None)
     return document(question, given, study(question, given))
 
 

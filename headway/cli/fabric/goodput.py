@@ -33,7 +33,7 @@ _OPTIONS = {  # field of Assumptions → option, kind, help
     "tor_repair": ("--tor-repair", _TIME, "Until a ToR is."),
     "host_repair": ("--host-repair", _TIME, "Until a host is; counts where none is free."),
     "slowdown": ("--slowdown", _SHARE, "What is missing while a card has half its ports."),
-    "move_after": ("--move-after", _TIME, "Then the job saves and leaves the host with half a card."),
+    "move_after": ("--move-after", _TIME, "Then the job leaves a host with half a card; or never."),
     "spares": ("--spares", _SHARE, "Free hosts, by host of the job."),
 }
 _PARSE: dict[str, Callable[[str], float]] = {_SHARE: parse_share, _TIME: parse_seconds}
@@ -88,7 +88,7 @@ def goodput(
     Example:
       headway fabric goodput examples/gpt-175b.yaml --months 6
       headway fabric goodput --gpus 3000 --checkpoint-every 3h
-      headway fabric goodput --gpus 3000 --gpu-rate 0 --host-rate 0 --move-after 1h
+      headway fabric goodput --gpus 3000 --gpu-rate 0 --host-rate 0 --move-after never
 
     Prints crashes, lost GPU-hours by cause, money and goodput, each with its 95 % interval, and all assumptions.
     """
@@ -117,7 +117,9 @@ def _given(assumed: "dict[str, str | float | None]") -> Assumptions:
     for field, value in assumed.items():
         if value is not None:
             option, kind, _ = _OPTIONS[field]
-            changes[field] = _read(option, value, _PARSE[kind]) if isinstance(value, str) else value
+            never = field == "move_after" and value == "never"
+            parsed = _read(option, value, _PARSE[kind]) if isinstance(value, str) and not never else value
+            changes[field] = None if never else parsed
     return dataclasses.replace(Assumptions(), **changes)
 
 
