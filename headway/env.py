@@ -122,3 +122,8 @@ def for_workers() -> dict[str, str]:
     Without OMP_NUM_THREADS=1 every rank starts as many threads as there are cores, and they fight for them.
     """
     return {"OMP_NUM_THREADS": "1", **os.environ}
+
+
+def for_docker(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What says where the container engine is and how it is reached (DOCKER_HOST, its certificates)."""
+    return {name: value for name, value in variables.items() if name.startswith("DOCKER_")}

@@ -23,3 +23,12 @@ def plan_of():
     from headway.plan.read import decode
 
     return lambda **sections: build(decode(Job, {"cluster": "a100-80gb-hdr", **sections}, "job"))
+
+
+@pytest.fixture(scope="session")
+def docker_engine(tmp_path_factory):
+    """The environment in which programs reach a Docker engine that was started for these tests."""
+    from tests.launch.container.own_engine import engine
+
+    with engine(tmp_path_factory.mktemp("docker")) as variables:
+        yield variables
