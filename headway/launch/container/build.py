@@ -75,8 +75,8 @@ def _ids(wanted: Wanted, profile: Profile, host: Host | None) -> tuple[int, ...]
     if host is None:
         if wanted.ids is None and profile.name == "ascend":
             raise PlanError(
-                "--devices is missing, and this verb does not look at a host. Add --devices 0-7 for a host of 8 devices "
-                "(A2), --devices 0-15 for one of 16 (A3)."
+                "--devices is missing, and this verb does not look at a host. Add --devices 0-7 for a host of 8 (A2), "
+                "--devices 0-15 for one of 16 (A3)."
             )
         return wanted.ids or ()
     there = host.accelerators

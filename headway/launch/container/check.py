@@ -70,8 +70,8 @@ def _network(wanted: Wanted) -> Iterator[str]:
 def _memory(wanted: Wanted) -> Iterator[str]:
     if wanted.ipc is Ipc.HOST and wanted.shm_size is not None:
         yield (
-            f"--shm-size {show_bytes(wanted.shm_size)} does nothing with --ipc host: the container then sees the host's /dev/shm, "
-            "whatever its size. Leave one of the two out."
+            f"--shm-size {show_bytes(wanted.shm_size)} does nothing with --ipc host: the container then sees the host's "
+            "/dev/shm, whatever its size. Leave one of the two out."
         )
     if wanted.ipc is Ipc.PRIVATE and wanted.shm_size is None:
         yield (
@@ -90,10 +90,11 @@ def _choice(wanted: Wanted, profile: Profile) -> Iterator[str]:
     if wanted.privileged:
         named = [f"--devices {show_ids(wanted.ids)}"] if wanted.ids is not None else []
         named += [f"--device {each.source}" for each in wanted.devices]
+        named += ["--via runtime"] if wanted.via is Via.RUNTIME else []
         if named:
             yield (
                 f"--privileged shows a container every device of the host, so {' and '.join(named)} keeps none "
-                "away: two such containers use the same accelerators. Leave --privileged out, or the choice of devices."
+                "away: two such containers see the same accelerators. Leave --privileged out, or the choice of devices."
             )
     if profile.name != "ascend":
         return
