@@ -144,7 +144,7 @@ def _spec(
     wanted: Wanted, profile: Profile, via: Via | None, ids: tuple[int, ...], taken: list[Taken], host: Host | None
 ) -> ContainerSpec:
     environment, gpus = wanted.environment, None
-    if via in {Via.GPUS, Via.CDI} and not wanted.privileged:
+    if via in {Via.GPUS, Via.CDI}:  # with --privileged, too: it brings the driver's libraries
         gpus = Gpus(Access.CDI if via is Via.CDI else Access.GPUS, ids)
     if via is Via.RUNTIME:
         environment = ((VISIBLE, show_ids(ids)), *environment)

@@ -70,8 +70,8 @@ def _network(wanted: Wanted) -> Iterator[str]:
 def _memory(wanted: Wanted) -> Iterator[str]:
     if wanted.ipc is Ipc.HOST and wanted.shm_size is not None:
         yield (
-            f"--shm-size {show_bytes(wanted.shm_size)} does nothing with --ipc host: the container then sees the host's "
-            "/dev/shm, whatever its size. Leave one of the two out."
+            f"--shm-size {show_bytes(wanted.shm_size)} does nothing with --ipc host: the container sees the host's "
+            "/dev/shm then, whatever its size. Leave one of the two out."
         )
     if wanted.ipc is Ipc.PRIVATE and wanted.shm_size is None:
         yield (
@@ -123,6 +123,8 @@ def _parts(wanted: Wanted, profile: Profile) -> Iterator[str]:
                 f"--without {name}: no container of the profile {profile.name} works without it ({known[name].why}). "
                 f"These can be left out: {droppable}."
             )
+        elif wanted.via is Via.RUNTIME and known[name].by_runtime:
+            yield f"--without {name} does nothing with --via runtime: the runtime brings that part. Leave it out."
 
 
 def _dangers(wanted: Wanted, host: Host | None) -> Iterator[str]:

@@ -206,16 +206,18 @@ def remove(client: "DockerClient", name: str, *, running: bool) -> None:
 
 def logs(client: "DockerClient", name: str, *, follow: bool, tail: int | None) -> Iterator[bytes]:
     """What the container's first process wrote, the last `tail` lines; with `follow`, until it ends."""
-    pieces = own(client, name).logs(stream=True, follow=follow, tail="all" if tail is None else tail)
-    yield from pieces
+    written = own(client, name).logs(stream=True, follow=follow, tail="all" if tail is None else tail)
+    with contextlib.closing(written) as pieces:
+        yield from pieces
 
 
 def execute(client: "DockerClient", name: str, command: Sequence[str], write: Callable[[bytes, bytes], None]) -> int:
     """Run a command in the container; `write` gets its output and its errors as they come. Returns its exit status."""
     container = running(client, name)
     made = client.api.exec_create(container.id, list(command))["Id"]
-    for out, err in client.api.exec_start(made, stream=True, demux=True):
-        write(out or b"", err or b"")
+    with contextlib.closing(client.api.exec_start(made, stream=True, demux=True)) as pieces:
+        for out, err in pieces:
+            write(out or b"", err or b"")
     return int(client.api.exec_inspect(made)["ExitCode"])
 
 
