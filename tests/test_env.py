@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from headway.env import Worker, expand_hosts, parent, processor_flags, worker
+from headway.env import Worker, expand_hosts, for_docker, parent, processor_flags, worker
 from headway.errors import PlanError
 
 TORCHRUN = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
@@ -96,3 +96,8 @@ def test_the_processors_flags_are_words_and_of_x86_alone():
 def test_a_process_has_a_parent_and_none_that_is_not_there():
     assert parent(os.getpid()) == os.getppid()
     assert parent(2**31 - 1) is None
+
+
+def test_only_what_says_where_the_engine_is_is_handed_to_docker():
+    variables = {"DOCKER_HOST": "unix:///x", "DOCKER_CERT_PATH": "/c", "HOME": "/root", "PASSWORD": "secret"}
+    assert for_docker(variables) == {"DOCKER_HOST": "unix:///x", "DOCKER_CERT_PATH": "/c"}

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,8 +65,9 @@ def connected(variables: Mapping[str, str], within: Seconds = ANSWERS_WITHIN) ->
         ) from None
     address = variables.get("DOCKER_HOST") or DEFAULT
     try:
+        _knock(address, within)
         client = docker.from_env(environment=dict(variables), timeout=int(within))  # asks for its version
-    except (DockerException, RequestException, ValueError, ImportError) as error:
+    except (DockerException, RequestException, OSError, ValueError, ImportError) as error:
         raise no_answer(address, error, within) from None
     client.api.timeout = int(WORKS_WITHIN)
     try:
@@ -76,6 +78,14 @@ def connected(variables: Mapping[str, str], within: Seconds = ANSWERS_WITHIN) ->
         raise no_answer(address, error, WORKS_WITHIN) from None
     finally:
         client.close()
+
+
+def _knock(address: str, within: Seconds) -> None:
+    """The system's own error where nobody listens at a socket; `docker` would wrap it, and leave its end open."""
+    if address.startswith("unix:///"):
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as end:
+            end.settimeout(within)
+            end.connect(address.removeprefix("unix://"))
 
 
 def images(client: "DockerClient") -> tuple[Image, ...]:
