@@ -115,12 +115,15 @@ def test_what_the_command_wrote_is_in_the_logs_and_a_json_document_holds_what_ex
         "--",
         "sh",
         "-c",
-        "echo one; echo two; sleep 60",
+        "trap exit TERM; echo one; echo two; sleep 60 & wait",
     )
     deadline = time.monotonic() + 30
     while (said := run("logs", "job")) != "one\ntwo\n":
         assert time.monotonic() < deadline, said
     assert run("logs", "job", "--tail", "1") == "two\n"
+    assert json.loads(run("logs", "job", "--json")) == {"name": "job", "text": "one\ntwo\n"}
+    for verb, changed in (("start", False), ("stop", True), ("start", True)):
+        assert json.loads(run(verb, "job", "--json")) == {"containers": [{"name": "job", "changed": changed}]}
     found = json.loads(run("exec", "job", "--json", "--", "sh", "-c", "echo out; echo err >&2"))
     assert (found["status"], found["stdout"], found["stderr"]) == (0, "out\n", "err\n")
 

@@ -76,7 +76,8 @@ def listing(*, as_json: bool) -> None:
 
 @click.command()
 @_NAMES
-def start(*, names: tuple[str, ...]) -> None:
+@_JSON
+def start(*, names: tuple[str, ...], as_json: bool) -> None:
     """Start containers.
 
     \b
@@ -87,17 +88,21 @@ def start(*, names: tuple[str, ...]) -> None:
     from headway.cli.container.making import warn_of_rivals
     from headway.launch.container import engine
 
+    done = []
     with engine.connected(env.for_docker()) as client:
         for name in names:
             changed, rivals = engine.start(client, name)
-            click.echo(f"{name} was started." if changed else f"{name} runs already.")
+            done.append({"name": name, "changed": changed})
+            _say(f"{name} was started." if changed else f"{name} runs already.", as_json)
             warn_of_rivals(name, rivals)
+    _close(done, as_json)
 
 
 @click.command(short_help="Stop containers: SIGTERM, then SIGKILL.")
 @_NAMES
 @click.option("--grace", type=click.IntRange(0), default=10, show_default=True, help="Seconds before it is killed.")
-def stop(*, names: tuple[str, ...], grace: int) -> None:
+@_JSON
+def stop(*, names: tuple[str, ...], grace: int, as_json: bool) -> None:
     """Stop containers: SIGTERM first, SIGKILL when the grace is over.
 
     \b
@@ -107,9 +112,13 @@ def stop(*, names: tuple[str, ...], grace: int) -> None:
     from headway import env
     from headway.launch.container import engine
 
+    done = []
     with engine.connected(env.for_docker()) as client:
         for name in names:
-            click.echo(f"{name} was stopped." if engine.stop(client, name, grace) else f"{name} does not run.")
+            changed = engine.stop(client, name, grace)
+            done.append({"name": name, "changed": changed})
+            _say(f"{name} was stopped." if changed else f"{name} does not run.", as_json)
+    _close(done, as_json)
 
 
 @click.command("exec", short_help="Run a command, or a shell, in a running container.")
@@ -175,7 +184,8 @@ def _write(out: bytes, err: bytes) -> None:
 @_NAME
 @click.option("--follow", "-f", is_flag=True, help="Go on until the container ends.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="The last N lines only.")
-def logs(*, name: str, follow: bool, tail: int | None) -> None:
+@_JSON
+def logs(*, name: str, follow: bool, tail: int | None, as_json: bool) -> None:
     """Print what the container's command has written.
 
     \b
@@ -183,17 +193,25 @@ def logs(*, name: str, follow: bool, tail: int | None) -> None:
       headway container logs job --follow --tail 100
     """
     from headway import env
+    from headway.cli.show import print_json
     from headway.launch.container import engine
 
+    written = b""
     with engine.connected(env.for_docker()) as client:
         for piece in engine.logs(client, name, follow=follow, tail=tail):
-            _write(piece, b"")
+            if as_json:
+                written += piece
+            else:
+                _write(piece, b"")
+    if as_json:
+        print_json({"name": name, "text": written.decode("utf-8", "replace")})
 
 
 @click.command(short_help="Take containers away.")
 @_NAMES
 @click.option("--force", is_flag=True, help="Even if it runs.")
-def remove(*, names: tuple[str, ...], force: bool) -> None:
+@_JSON
+def remove(*, names: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Take containers away, with what was written in them outside of mounts.
 
     \b
@@ -203,7 +221,22 @@ def remove(*, names: tuple[str, ...], force: bool) -> None:
     from headway import env
     from headway.launch.container import engine
 
+    done = []
     with engine.connected(env.for_docker()) as client:
         for name in names:
             engine.remove(client, name, running=force)
-            click.echo(f"{name} was removed.")
+            done.append({"name": name, "changed": True})
+            _say(f"{name} was removed.", as_json)
+    _close(done, as_json)
+
+
+def _say(sentence: str, as_json: bool) -> None:
+    if not as_json:
+        click.echo(sentence)
+
+
+def _close(done: list[dict[str, Any]], as_json: bool) -> None:
+    from headway.cli.show import print_json
+
+    if as_json:
+        print_json({"containers": done})

@@ -95,12 +95,11 @@ def create(*, as_json: bool, at_once: bool, host_root: str, **asked: object) -> 
     from headway.cli.show import print_json
     from headway.launch.container import engine
     from headway.launch.container.build import build
-    from headway.launch.container.check import check, profile_of
+    from headway.launch.container.check import profile_of
     from headway.launch.container.probe import look
     from headway.launch.container.spec import check_path
 
     wanted = _wanted(asked, terminal=False)
-    check(wanted, None)  # before anything is looked at
     check_path(host_root, "--host-root")
     made = build(wanted, look(profile_of(wanted), wanted, host_root))
     rivals: tuple[str, ...] = ()

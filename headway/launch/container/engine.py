@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DEFAULT = "unix:///var/run/docker.sock"
 ANSWERS_WITHIN = Seconds(10.0)  # the first question; an engine that works answers in milliseconds
 WORKS_WITHIN = Seconds(120.0)  # any later one: making a container from a large image on a slow disk
+_SILENT_FOR = 10**7  # seconds that a container which is followed may write nothing
 _EXITED = re.compile(r"Exited \((-?[0-9]+)\)")
 
 
@@ -184,15 +185,16 @@ def start(client: "DockerClient", name: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def _rivals(client: "DockerClient", container: "Container") -> tuple[str, ...]:
-    mine, profile = container.labels.get(DEVICES, ""), container.labels[PROFILE]
-    others = (each for each in found(client) if each.state == "running" and each.profile == profile)
+    """Of Ascend alone: its driver gives a device to one holder, NVIDIA's to many."""
+    if container.labels[PROFILE] != "ascend":
+        return ()
+    others = (each for each in found(client) if each.state == "running" and each.profile == "ascend")
+    mine = container.labels[DEVICES]
     return tuple(each.name for each in others if each.name != container.name and _share(mine, each.devices))
 
 
 def _share(one: str, other: str) -> bool:
-    if "all" in {one, other}:
-        return bool(one and other)
-    return bool(one and other and set(parse_ids(one)) & set(parse_ids(other)))
+    return "all" in {one, other} or bool(set(parse_ids(one)) & set(parse_ids(other)))
 
 
 def stop(client: "DockerClient", name: str, grace: int) -> bool:
@@ -216,7 +218,10 @@ def remove(client: "DockerClient", name: str, *, running: bool) -> None:
 
 def logs(client: "DockerClient", name: str, *, follow: bool, tail: int | None) -> Iterator[bytes]:
     """What the container's first process wrote, the last `tail` lines; with `follow`, until it ends."""
-    written = own(client, name).logs(stream=True, follow=follow, tail="all" if tail is None else tail)
+    container = own(client, name)
+    if follow:
+        client.api.timeout = _SILENT_FOR
+    written = container.logs(stream=True, follow=follow, tail="all" if tail is None else tail)
     with contextlib.closing(written) as pieces:
         yield from pieces
 
