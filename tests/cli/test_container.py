@@ -1,5 +1,7 @@
 """headway container command, and what the other verbs say where there is no engine."""
 
+import contextlib
+import io
 import json
 import os
 import pty
@@ -8,8 +10,11 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headway.cli.main import main
+from headway.launch.container.build import IDLE
 
 ASCEND = "--profile ascend --image cann:8.5 --name job"
 NVIDIA = "--profile nvidia --image torch:2.13 --name job"
@@ -188,3 +193,46 @@ def test_help_and_line_import_no_docker_package():
         "heavy = {'docker', 'requests', 'numpy', 'pydantic', 'yaml'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+
+
+_OPTIONS = (
+    "name",
+    "image",
+    "devices",
+    "mount",
+    "workdir",
+    "env",
+    "without",
+    "network",
+    "publish",
+    "shm-size",
+    "device",
+    "user",
+)
+_TYPED = st.one_of(
+    st.text(st.characters(exclude_categories=[]), max_size=10),
+    st.sampled_from(
+        ["--privileged", "-v", "/:/h", "/a:/b", "A=$(id)", "0-7", "1GiB", "80:80", "bridge", "a\nb", "../x", "'", "job"]
+    ),
+)
+
+
+@given(st.dictionaries(st.sampled_from(_OPTIONS), _TYPED), st.lists(_TYPED, max_size=3))
+@settings(max_examples=200)
+def test_whatever_is_typed_becomes_itself_or_is_refused(options, words):
+    typed = {"image": "image:1", "name": "job", "devices": "0", **options}
+    line = ["container", "command", "--profile", "ascend", *(f"--{key}={value}" for key, value in typed.items())]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([*line, "--", *words])
+    if status == 2:
+        assert out.getvalue() == ""
+        assert err.getvalue()
+        return
+    assert status == 0
+    found = shlex.split(out.getvalue())
+    assert found[:3] == ["docker", "run", "-d"]
+    end = found.index(typed["image"])
+    assert all(word.startswith("--") for word in found[3:end])
+    assert "--privileged" not in found[3:end]
+    assert found[end + 1 :] == (words or list(IDLE))

@@ -100,7 +100,9 @@ def start(*, names: tuple[str, ...], as_json: bool) -> None:
 
 @click.command(short_help="Stop containers: SIGTERM, then SIGKILL.")
 @_NAMES
-@click.option("--grace", type=click.IntRange(0), default=10, show_default=True, help="Seconds before it is killed.")
+@click.option(
+    "--grace", type=click.IntRange(0, 86_400), default=10, show_default=True, help="Seconds before it is killed."
+)
 @_JSON
 def stop(*, names: tuple[str, ...], grace: int, as_json: bool) -> None:
     """Stop containers: SIGTERM first, SIGKILL when the grace is over.

@@ -197,6 +197,7 @@ def _explain(made: "Made", how: str) -> None:
     if made.taken:
         out.print(f"\nparts of the host ({how}):")
         rows = table("part", "need", "on the host", "what it is")
+        rows.columns[2].overflow = "fold"  # a path is whole or of no use
         for name, each in _merged(made.taken):
             place = each.source if name == each.part.name else each.source.removesuffix(each.part.name) + name
             rows.add_row(name, each.part.need, place, each.part.why)

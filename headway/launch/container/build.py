@@ -171,7 +171,7 @@ def _spec(
         ulimits=profile.ulimits,
         capabilities=tuple(dict.fromkeys((*profile.capabilities, *(each for each in more if each)))),
         user=wanted.user,
-        groups=() if is_root or host is None or host.group is None else (host.group,),
+        groups=(host.group,) if host and host.group and profile.name == "ascend" and not is_root else (),
         privileged=wanted.privileged,
         terminal=wanted.terminal,
     )

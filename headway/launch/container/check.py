@@ -9,6 +9,7 @@ from headway.launch.container.spec import Ipc, normal, show_ids
 from headway.launch.container.wanted import Wanted
 from headway.units import show_bytes
 
+_LARGEST_MEMORY = 2**50  # bytes
 _HOLDS_ALL = ("/", "/etc", "/dev", "/proc", "/sys")  # who may write there is root of the host
 
 
@@ -78,8 +79,8 @@ def _memory(wanted: Wanted) -> Iterator[str]:
             "--ipc private alone leaves 64 MB of /dev/shm, in which collectives and data workers die of bus errors. "
             "Add --shm-size 16GiB, or use --ipc host."
         )
-    if wanted.shm_size is not None and wanted.shm_size < 1:
-        yield f"--shm-size {wanted.shm_size} is no size. Use --shm-size 16GiB."
+    if wanted.shm_size is not None and not 1 <= wanted.shm_size <= _LARGEST_MEMORY:
+        yield f"--shm-size {wanted.shm_size} is no size of a host's memory. Use --shm-size 16GiB."
 
 
 def _choice(wanted: Wanted, profile: Profile) -> Iterator[str]:

@@ -148,7 +148,8 @@ def create(client: "DockerClient", spec: ContainerSpec) -> str:
 
 def _exists(container: "Container") -> HeadwayError:
     ours = PROFILE in container.labels
-    remove = f"headway container remove {container.name}" if ours else f"docker rm {container.name}"
+    force = " --force" if container.status == "running" else ""
+    remove = f"{'headway container remove' if ours else 'docker rm'}{force} {container.name}"
     whose = "Headway made it" if ours else "Headway did not make it"
     return PlanError(
         f"a container called {container.name} exists already ({container.status}; {whose}). Choose another --name, or "

@@ -15,8 +15,9 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")  # Docker's own rule
 _IMAGE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.:/@+-]*")
 _USER = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]*)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# what a terminal obeys, and bytes that are no UTF-8, which no engine can be told
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _LONGEST_ID = 1023  # numbers above are typing mistakes; the largest host has 16 devices
 
 
@@ -204,4 +205,4 @@ def _match(pattern: re.Pattern[str], value: str, what: str, remedy: str) -> None
 def _refuse_control(value: str, what: str, pattern: re.Pattern[str]) -> None:
     found = pattern.search(value)
     if found:
-        raise PlanError(f"{what} holds the control character {found[0]!r}: {value!r}. Leave it out.")
+        raise PlanError(f"{what} holds the character {found[0]!r}: {value!r}. Leave it out.")

@@ -180,6 +180,8 @@ def test_root_needs_no_group(user):
 
 def test_another_user_is_put_into_the_group_that_owns_the_devices():
     assert _on(_host(group=1002, cdi=False), user="1000").spec.groups == (1002,)
+    assert _on(_host(group=0, cdi=False), user="1000").spec.groups == ()  # never root's
+    assert _on(_host("nvidia", group=1002, cdi=False), "nvidia", user="1000").spec.groups == ()  # all may use those
     assert "--group-add" in build(_wanted(ids=(0,), user="1000"), None).notes[0]
 
 

@@ -36,6 +36,7 @@ def _mount(source, target="/x"):
         ),
         ({"ipc": Ipc.PRIVATE}, "--ipc private alone leaves 64 MB of /dev/shm", "Add --shm-size 16GiB"),
         ({"shm_size": Bytes(0)}, "--shm-size 0 is no size", "Use --shm-size 16GiB"),
+        ({"shm_size": Bytes(2**70)}, "is no size of a host's memory", "Use --shm-size 16GiB"),
         ({"privileged": True}, "so --devices 0-1 keeps none away", "Leave --privileged out, or the choice of devices."),
         (
             {"privileged": True, "ids": None, "devices": (Device("/dev/fuse", "/dev/fuse"),)},

@@ -111,7 +111,7 @@ def test_the_line_for_a_known_host(wanted, golden):
     assert line(build(wanted, None).spec) == " ".join(golden.split())
 
 
-_TEXT = st.text(st.characters(min_codepoint=0x20, exclude_characters="\x7f", exclude_categories=["Cs"]), max_size=12)
+_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 _NASTY = st.sampled_from(
     ["--privileged", "-v/:/h", "$(reboot)", "`id`", "; id", "'", '"', ",readonly", " ", "\\", "*", "~", "#"]
 )

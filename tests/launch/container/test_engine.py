@@ -104,6 +104,15 @@ def test_an_ascend_container_is_the_same_by_the_interface_and_by_the_line(client
 
 
 @docker
+def test_an_a3_host_gives_its_sixteen_devices_by_both(client, docker_engine, tmp_path):
+    by_interface, by_line = _both(client, docker_engine, _made(ascend_tree(tmp_path, 16)))
+    assert by_interface == by_line
+    said = []
+    engine.execute(client, "job", ["ls", "/dev"], lambda out, err: said.append(out + err))
+    assert {f"davinci{each}" for each in range(16)} <= set(b"".join(said).decode().split())
+
+
+@docker
 def test_a_mount_may_have_any_path(client, docker_engine, host, tmp_path):
     """Commas and quotes are syntax of --mount; spaces and dollars that of a shell."""
     place = tmp_path / "a,b \"c\" 'd' $(touch e):f,readonly"
