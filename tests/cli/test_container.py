@@ -5,17 +5,22 @@ import io
 import json
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.cli.container.making import command, create
 from headway.cli.main import main
 from headway.launch.container.build import IDLE
+from headway.launch.container.profiles import PROFILES
 
+ROOT = Path(__file__).parent.parent.parent
 ASCEND = "--profile ascend --image cann:8.5 --name job"
 NVIDIA = "--profile nvidia --image torch:2.13 --name job"
 
@@ -49,6 +54,19 @@ def test_the_line_is_alone_on_stdout_and_what_is_in_it_on_stderr(capsys):
         "leave it out by --without: devmm_svm, dcmi, npu-smi, ascend_install.info, hccn.conf, firmware, add-ons.",
     ):
         assert text in " ".join(said.err.split())
+
+
+def test_the_page_about_containers_shows_what_is_printed_and_every_part_and_option(capsys):
+    page = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\$ headway container (command .*)\n(.*)$", page, re.MULTILINE)
+    assert len(shown) == 2
+    for line, printed in shown:
+        said = _said(capsys, line, 2 if printed.startswith("Error: ") else 0)
+        assert (said.out or said.err).splitlines()[0] == printed
+        assert all(each.rstrip() in page for each in said.err.splitlines())
+    assert all(part.name in page for profile in PROFILES.values() for part in profile.parts)
+    options = {option for verb in (command, create) for each in verb.params for option in each.opts if option[0] == "-"}
+    assert all(option in page for option in options)
 
 
 def test_a_part_can_be_left_out(capsys):
