@@ -25,7 +25,7 @@ _VERBS = {
         "headway.cli.fabric.group:fabric",
         "The training network: what it is, how fast, and what failures cost.",
     ),
-    "container": ("headway.cli.container:container", "Make and run containers on Ascend and NVIDIA hosts."),
+    "container": ("headway.cli.container.group:container", "Make and run containers on Ascend and NVIDIA hosts."),
     "checkpoint": ("headway.cli.checkpoint:checkpoint", "Look into checkpoints, and check their bytes."),
     "data": ("headway.cli.data:data", "Make a token file (.bin and .idx) from texts, and look into one."),
 }

@@ -98,7 +98,7 @@ def start(*, names: tuple[str, ...], as_json: bool) -> None:
     _close(done, as_json)
 
 
-@click.command(short_help="Stop containers: SIGTERM, then SIGKILL.")
+@click.command()
 @_NAMES
 @click.option(
     "--grace", type=click.IntRange(0, 86_400), default=10, show_default=True, help="Seconds before it is killed."
@@ -123,7 +123,7 @@ def stop(*, names: tuple[str, ...], grace: int, as_json: bool) -> None:
     _close(done, as_json)
 
 
-@click.command("exec", short_help="Run a command, or a shell, in a running container.")
+@click.command("exec")
 @_NAME
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @_JSON
@@ -209,7 +209,7 @@ def logs(*, name: str, follow: bool, tail: int | None, as_json: bool) -> None:
         print_json({"name": name, "text": written.decode("utf-8", "replace")})
 
 
-@click.command(short_help="Take containers away.")
+@click.command()
 @_NAMES
 @click.option("--force", is_flag=True, help="Even if it runs.")
 @_JSON

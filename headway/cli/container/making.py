@@ -49,7 +49,7 @@ def _asks(verb: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
-@click.command(short_help="Print the line of docker run; touch nothing.", epilog=_EPILOG)
+@click.command(epilog=_EPILOG)
 @_asks
 @click.option("--terminal/--no-terminal", default=None, help="Print -it or -d.  [-it where this is at a terminal]")
 def command(*, as_json: bool, terminal: bool | None, **asked: object) -> None:
@@ -77,7 +77,7 @@ def command(*, as_json: bool, terminal: bool | None, **asked: object) -> None:
     _explain(made, "no host was looked at")
 
 
-@click.command(short_help="Make a container of what this host has.", epilog=_EPILOG)
+@click.command(epilog=_EPILOG)
 @_asks
 @click.option("--start", "at_once", is_flag=True, help="Start it, too.")
 @click.option("--host-root", default="/", metavar="DIR", help="Another tree to take the profile's parts from.  [/]")
