@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from headway.errors import JobError
+from headway.launch.container.engine import connected
+from headway.units import Seconds
+
 IMAGE = "headway-test/busybox:1"
 OTHER = "headway-test/other:1"
 _APPLETS = (
@@ -75,18 +79,13 @@ def engine(folder):
 
 
 def _client(socket):
-    import docker
-
-    return docker.DockerClient(base_url=socket, timeout=60)
+    return connected({"DOCKER_HOST": socket}, Seconds(60))
 
 
 def _wait(process, socket, folder):
-    import docker
-
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(docker.errors.DockerException), contextlib.closing(_client(socket)) as client:
-            client.ping()
+        with contextlib.suppress(JobError), _client(socket):
             return
         time.sleep(0.2)
     said = (folder / "log").read_text("utf-8", "replace")[-1500:]
@@ -95,7 +94,7 @@ def _wait(process, socket, folder):
 
 def _end(process, socket, folder):
     if process.poll() is None:
-        with contextlib.closing(_client(socket)) as client:
+        with _client(socket) as client:
             for container in client.containers.list(all=True):
                 container.remove(force=True)
         process.terminate()
@@ -116,7 +115,7 @@ def _load(socket, busybox):
             link = tarfile.TarInfo(f"bin/{name}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(link)
-    with contextlib.closing(_client(socket)) as client:
+    with _client(socket) as client:
         for image in (IMAGE, OTHER):
             repository, _, tag = image.partition(":")
             client.api.import_image_from_data(data.getvalue(), repository=repository, tag=tag)

@@ -57,7 +57,7 @@ def _inspected(client, name):
     return {
         "Path": found["Path"],
         "Args": found["Args"],
-        "Config": _filled(found["Config"]),
+        "Config": _filled({**found["Config"], "Env": sorted(found["Config"]["Env"] or [])}),  # their order varies
         "HostConfig": _filled(found["HostConfig"]),
         "Mounts": sorted(found["Mounts"], key=lambda each: each["Destination"]),
         "Networks": sorted(found["NetworkSettings"]["Networks"]),
