@@ -74,8 +74,10 @@ class _Walk:
         node, target = self.node[which], self.target[which]
         kind = up.of_node[node]
         place = self._choose(which, up.count[kind, target])
-        link = up.links[up.first[node] + up.order[kind, target, np.maximum(place, 0)]]
-        self._take(hop, which, np.where(place == NONE, NONE, link))
+        goes = np.flatnonzero(place != NONE)  # a node that has no link left has no row to read
+        link = np.full(len(which), NONE, np.int32)
+        link[goes] = up.links[up.first[node[goes]] + up.order[kind[goes], target[goes], place[goes]]]
+        self._take(hop, which, link)
 
     def fall(self, hop: Hop, down: Down, target: Column, which: Indices) -> None:
         """One tier down by one of the links behind which the target lies."""
