@@ -23,8 +23,11 @@ class Uses:
 
     def of(self, active: Flags) -> "Uses":
         """Those of some of the flows, whose numbers stay."""
-        chosen = active[self.flow]
-        return Uses(self.flows, self.flow[chosen], self.link[chosen], self.weight[chosen])
+        return self.some(active[self.flow])
+
+    def some(self, rows: Flags) -> "Uses":
+        """Some of them, of the same flows."""
+        return Uses(self.flows, self.flow[rows], self.link[rows], self.weight[rows])
 
     def loads(self, rates: Rates, links: int) -> Rates:
         """[links]: bytes a second on each link where flows have `rates`."""
@@ -42,7 +45,7 @@ def max_min(capacity: Rates, uses: Uses) -> tuple[Rates, Column]:
     """
     rates, bound = np.zeros(uses.flows), np.full(uses.flows, -1, np.int32)
     left, links = capacity.astype(float), len(capacity)
-    active = uses
+    active = uses.some(uses.weight > 0)  # what is taken of a link with weight 0 is bound by no link
     while len(active.flow):
         total = np.bincount(active.link, active.weight, links)
         share = np.divide(left, total, out=np.full(links, np.inf), where=total > 0)
