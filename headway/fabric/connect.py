@@ -16,6 +16,7 @@ Ports = Literal["hash", "round_robin", "disjoint"]
 Split = Literal["equal", "least_loaded"]
 MOST_CONNECTIONS = 128  # of a pair
 _ENTROPY = (49152, 65536)  # RoCE's UDP source ports
+_STREAM = 1  # of a seed: hashes are drawn from the seed alone, and must not repeat in the source ports
 _TRIES = 24  # source ports that a host predicts for a connection before it takes the best of them
 
 
@@ -70,7 +71,7 @@ def connect(
     A pair uses the ports of its card that work and lead to the destination. Where none does, its routes are empty.
     """
     count, pairs = how.connections, len(source)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng((seed, _STREAM))
     usable = _usable(ways, source, destination)
     pair = np.repeat(np.arange(pairs, dtype=np.int32), count)
     flows = Flows(source[pair], destination[pair], _drawn(random, pairs * count))
