@@ -20,10 +20,14 @@ Cards = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """The `ranks` of a group. `cards`: [hosts, channels], hosts in the order of ranks; a channel is a card on each."""
+    """The `ranks` of a group. `cards`: [hosts, channels], hosts in the order of ranks; a channel is a card on each.
+
+    `members`, [hosts]: ranks on each.
+    """
 
     cards: Column
     ranks: int
+    members: Column
 
     @property
     def hosts(self) -> int:
@@ -52,7 +56,7 @@ def group(fabric: Fabric, cards: Sequence[int] | Column | Cards) -> Group:
     starts = np.cumsum(counts) - counts
     found = each[order[starts[turn][:, None] + np.arange(least)]]
     assert len(hosts) == len(found)
-    return Group(found.astype(np.int32), len(each))
+    return Group(found.astype(np.int32), len(each), counts[turn].astype(np.int32))
 
 
 def algorithms(kind: Collective) -> tuple[Algorithm, ...]:
@@ -83,6 +87,8 @@ def traffic(fabric: Fabric, groups: Sequence[Group], kind: Collective, algorithm
     reduce and scatter inside their hosts, so that rings between hosts carry 2(h − 1)/h of each card's part only.
     Bytes for a card of another rail are handed over inside the host first, and leave by the card of that rail.
     """
+    if (pairs := sum(_pairs(each, kind, algorithm) for each in groups)) > MOST_EDGES:
+        raise PlanError(f"{pairs:,} pairs of cards are more than the {MOST_EDGES:,} that are played. Use fewer GPUs.")
     match algorithm:
         case "ring":
             parts = [_ring(each, volume(kind, each.ranks) * size / each.channels) for each in groups]
@@ -96,6 +102,13 @@ def traffic(fabric: Fabric, groups: Sequence[Group], kind: Collective, algorithm
         case _:
             assert_never(algorithm)
     return _joined(fabric, parts)
+
+
+def _pairs(of: Group, kind: Collective, algorithm: Algorithm) -> int:
+    """Pairs of cards that send, at most."""
+    if kind == "all_to_all":
+        return of.hosts * (of.hosts - 1) * of.channels
+    return of.hosts * of.channels * (4 if algorithm == "tree" else 1)  # of a host's card to its parent and back, twice
 
 
 def _ring(of: Group, size: float) -> Traffic:
@@ -154,12 +167,10 @@ def _above(nodes: Cards) -> Cards:
 
 def _to_all(of: Group, size: float) -> Traffic:
     """Ranks of a host hand what goes to another's card r to their own card r, which sends it in one."""
-    pairs = of.hosts * (of.hosts - 1)
     one, other = np.nonzero(~np.eye(of.hosts, dtype=bool))
-    each = of.ranks / of.hosts  # ranks on a host
-    channel = np.arange(pairs * of.channels, dtype=np.int32)
-    part = size / of.ranks * each * each / of.channels
-    return Traffic(of.cards[one].ravel(), of.cards[other].ravel(), channel, np.full(len(channel), part))
+    channel = np.arange(len(one) * of.channels, dtype=np.int32)
+    part = size / of.ranks * of.members[one] * of.members[other] / of.channels
+    return Traffic(of.cards[one].ravel(), of.cards[other].ravel(), channel, np.repeat(part, of.channels))
 
 
 def _to_next(of: Group, size: float) -> Traffic:
@@ -183,10 +194,6 @@ def _joined(fabric: Fabric, parts: Iterable[Traffic]) -> Traffic:
         np.concatenate([getattr(each, name) for each in every]) for name in ("source", "destination")
     )
     channel = np.concatenate([each.channel + start for each, start in zip(every, before[:-1], strict=True)])
-    if len(source) > MOST_EDGES:
-        raise PlanError(
-            f"{len(source):,} pairs of cards are more than the {MOST_EDGES:,} that are played. Use fewer GPUs."
-        )
     return Traffic(
         relayed(fabric, source, destination), destination.astype(np.int32), channel.astype(np.int32), _bytes(every)
     )
