@@ -111,9 +111,7 @@ class _Attempt:
 def _attempt(ways: Ways, case: Case, algorithm: Algorithm) -> _Attempt:
     sent = traffic(ways.fabric, case.groups, case.kind, algorithm, case.size)
     most = max(case.groups, key=lambda each: each.ranks)
-    rates, moves = sprayed(sent, ways), sent.bytes > 0
-    each = np.divide(sent.bytes, rates, out=np.where(moves, np.inf, 0.0), where=moves & (rates > 0))
-    best = float(each.max(initial=0.0))
+    best = float(sprayed(sent, ways).ends.max(initial=0.0))
     return _Attempt(algorithm, sent, _inside(case, most, algorithm), _latency(case, most, algorithm), best)
 
 

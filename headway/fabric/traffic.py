@@ -31,7 +31,7 @@ class Traffic:
 class Carried:
     """How a fabric carries traffic.
 
-    `seconds`, [C]: when each channel is done (inf: never). `rates`, [C]: bytes a second of an edge, at the beginning.
+    `seconds`, [C]: when each channel is done (inf: never), exact for the last one. `rates`, [C]: bytes a second of an edge, at the beginning.
     `loads`, [2L]: bytes a second on each directed link then, and `capacity` what it has. `bound`, [C]: the link that
     bounds a channel. `route`: of the slowest channel, the connection that crosses that link.
     """
@@ -45,8 +45,8 @@ class Carried:
 
     @property
     def slowest(self) -> int:
-        """The channel that is done last."""
-        return int(np.argmax(self.seconds)) if np.isfinite(self.seconds).all() else int(np.argmin(self.rates))
+        """The channel that is done last, of those that never are the first one; NONE where there is no channel."""
+        return int(np.argmax(self.seconds)) if len(self.seconds) else NONE
 
 
 def capacities(fabric: Fabric, alive: Flags | None = None) -> Rates:
@@ -63,12 +63,19 @@ def carry(traffic: Traffic, connections: Connections, capacity: Rates, split: Sp
     """
     uses = _uses(traffic, connections, capacity, split)
     stuck = np.zeros(len(traffic.bytes), bool)
-    stuck[traffic.channel[connections.pair[~arrives(connections.routes)]]] = True
-    played = play(capacity, uses.of(~stuck), np.where(stuck, 0.0, traffic.bytes))
+    stuck[traffic.channel[connections.pair[_still(connections, capacity)]]] = True
+    played = play(capacity, uses.of(~stuck), np.where(stuck, 0.0, traffic.bytes), last=True)
     seconds = np.where(stuck & (traffic.bytes > 0), np.inf, played.ends)
     loads = uses.loads(played.rates, len(capacity))
     done = Carried(seconds, played.rates, loads, capacity, played.bound, np.full(len(Hop), NONE, np.int32))
     return replace(done, route=_route(done, traffic, connections))
+
+
+def _still(connections: Connections, capacity: Rates) -> Flags:
+    """[F]: connections without a way, or over a link that carries nothing: what is sent on them never arrives."""
+    routes = connections.routes
+    found: Flags = ~arrives(routes) | ((routes != NONE) & (capacity[routes] <= 0)).any(axis=1)
+    return found
 
 
 def _uses(traffic: Traffic, connections: Connections, capacity: Rates, split: Split) -> Uses:
@@ -87,10 +94,11 @@ def _uses(traffic: Traffic, connections: Connections, capacity: Rates, split: Sp
 
 
 def _route(done: Carried, traffic: Traffic, connections: Connections) -> Column:
-    """The route of a connection of the slowest channel, over the link that bounds it where there is one."""
+    """The route of a connection of the slowest channel: over the link that bounds it, or one that stands still."""
     of = traffic.channel[connections.pair] == done.slowest
     if not of.any():
         return done.route
-    over = of & (connections.routes == done.bound[done.slowest]).any(axis=1)
-    found: Column = connections.routes[int(np.argmax(over if over.any() else of & ~arrives(connections.routes)))]
+    bound = done.bound[done.slowest]
+    one = _still(connections, done.capacity) if bound == NONE else (connections.routes == bound).any(axis=1)
+    found: Column = connections.routes[int(np.argmax(of & one))]
     return found

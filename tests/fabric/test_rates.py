@@ -180,6 +180,19 @@ def test_all_bytes_are_moved_and_no_link_moves_more_than_it_can_in_the_time(case
     assert ends.max() <= (sizes * alone).sum() * (1 + 1e-5)
 
 
+@pytest.mark.parametrize("hundreds", range(2))
+def test_the_last_of_flows_that_have_as_much_left_is_known_at_once(hundreds):
+    """Of equal sizes, and of sizes of which the smaller ones have ended."""
+    for number in range(100 * hundreds, 100 * hundreds + 100):
+        capacity, uses = _random(number)
+        for sizes in (np.full(uses.flows, 5.0), np.where(np.arange(uses.flows) % 3, 5.0, 0.0)):
+            every, last = (play(capacity, uses, sizes, last=each) for each in (False, True))
+            assert last.ends.max() == pytest.approx(every.ends.max(), rel=1e-5)
+            assert (last.rates == every.rates).all()
+    unequal = np.linspace(1, 2, uses.flows)
+    assert (play(capacity, uses, unequal).ends == pytest.approx(play(capacity, uses, unequal, last=True).ends))
+
+
 def test_one_bottleneck_is_busy_until_the_last_byte():
     sizes = np.array([3.0, 1.0, 4.0, 1.5, 9.0])
     ends = play(np.array([2.0]), _uses(*[[0]] * 5), sizes).ends
