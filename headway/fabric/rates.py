@@ -77,13 +77,13 @@ class Played:
     bound: Column
 
 
-def play(capacity: Rates, uses: Uses, sizes: Rates, *, together: float = 1e-6, last: bool = False) -> Played:
+def play(capacity: Rates, uses: Uses, sizes: Rates, *, together: float = 1e-6) -> Played:
     """Flows that move `sizes` bytes each; those of none have ended at 0.
 
     Rates are found anew when flows end. Those that end within `together` of the time since the last one end as one.
-    `last`: only the end of the last one is wanted. Once all have as much left it is known: on the full link of a flow
-    with the least rate all have that rate, so nobody leaves it, and nobody else is ever slower. The ends of the others
-    are then those at the rates that they have, which thousands of channels would take as many events to find.
+    Once all have as much left no rate changes any more: on the link that bounds a flow nobody has a higher rate, so
+    nobody ends earlier, and what others leave elsewhere is of no use to it. Thousands of channels of an all-to-all are
+    then done without as many events.
     """
     left, ends = sizes.astype(float), np.where(sizes > 0, np.inf, 0.0)
     now, active = 0.0, sizes > 0
@@ -93,13 +93,13 @@ def play(capacity: Rates, uses: Uses, sizes: Rates, *, together: float = 1e-6, l
         step = float(takes.min())
         if not np.isfinite(step):
             break
-        if last and np.ptp(left[active]) <= _EQUAL * left[active].max():
+        if np.ptp(left[active]) == 0:
             ends[active] = now + takes[active]
             break
         done = active & (takes <= step * (1 + together))
-        last = float(takes[done].max())
-        now += last
-        left -= np.where(active, rates * last, 0.0)
+        step = float(takes[done].max())
+        now += step
+        left -= np.where(active, rates * step, 0.0)
         ends[done] = now
         active &= ~done
         rates, _ = max_min(capacity, uses.of(active))

@@ -9,7 +9,7 @@ from headway.fabric.ways import Ways
 
 
 def sprayed(traffic: Traffic, ways: Ways) -> Played:
-    """When each channel would be done (exact for the last one), and the rate of its edges at the beginning.
+    """When each channel would be done, and the rate of its edges at the beginning.
 
     Links that packets are spread over are one pool: those up from a card, from the ToRs that its ports lead to, and
     from the Aggs of a pod, and those down to each. So where ports or uplinks are dead, packets go where there is room.
@@ -31,7 +31,7 @@ def sprayed(traffic: Traffic, ways: Ways) -> Played:
         ]
     edge, pool = (np.concatenate(each) for each in zip(*used, strict=True))
     uses = Uses(len(traffic.bytes), traffic.channel[edge], pool.astype(np.int32), np.ones(len(edge)))
-    return play(capacity, uses, traffic.bytes, last=True)
+    return play(capacity, uses, traffic.bytes)
 
 
 def _under_one_tor(ways: Ways, source: Column, destination: Column) -> Flags:

@@ -31,7 +31,7 @@ class Traffic:
 class Carried:
     """How a fabric carries traffic.
 
-    `seconds`, [C]: when each channel is done (inf: never), exact for the last one. `rates`, [C]: bytes a second of an edge, at the beginning.
+    `seconds`, [C]: when each channel is done (inf: never). `rates`, [C]: bytes a second of an edge, at the beginning.
     `loads`, [2L]: bytes a second on each directed link then, and `capacity` what it has. `bound`, [C]: the link that
     bounds a channel. `route`: of the slowest channel, the connection that crosses that link.
     """
@@ -64,7 +64,7 @@ def carry(traffic: Traffic, connections: Connections, capacity: Rates, split: Sp
     uses = _uses(traffic, connections, capacity, split)
     stuck = np.zeros(len(traffic.bytes), bool)
     stuck[traffic.channel[connections.pair[_still(connections, capacity)]]] = True
-    played = play(capacity, uses.of(~stuck), np.where(stuck, 0.0, traffic.bytes), last=True)
+    played = play(capacity, uses.of(~stuck), np.where(stuck, 0.0, traffic.bytes))
     seconds = np.where(stuck & (traffic.bytes > 0), np.inf, played.ends)
     loads = uses.loads(played.rates, len(capacity))
     done = Carried(seconds, played.rates, loads, capacity, played.bound, np.full(len(Hop), NONE, np.int32))
