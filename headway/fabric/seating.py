@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import PlanError
+from headway.errors import PlanError, nearest
 from headway.fabric.collectives import Group, group
 from headway.fabric.fabric import Fabric
 
 Cards = NDArray[np.int64]
+_ORDERS = ("packed", "random")
+_STREAM = 2  # of a seed: hashes are drawn from the seed alone, source ports from its stream 1
 
 
 def order(fabric: Fabric, hosts: int, wanted: str | Sequence[int], seed: int) -> Cards:
@@ -26,11 +28,14 @@ def order(fabric: Fabric, hosts: int, wanted: str | Sequence[int], seed: int) ->
                 f"{hosts} are needed, each once, of 0 to {there - 1}."
             )
         return told[:hosts]
+    if wanted not in _ORDERS:
+        raise PlanError(f"the order is '{wanted}'. {nearest(wanted, _ORDERS)}")
     if hosts > len(active):
         raise PlanError(
             f"{hosts:,} hosts are needed, {fabric.name} has {len(active):,} active ones. Use fewer GPUs, or more pods."
         )
-    return np.random.default_rng(seed).permutation(active[:hosts]) if wanted == "random" else active[:hosts]
+    random = np.random.default_rng((seed, _STREAM))
+    return random.permutation(active[:hosts]) if wanted == "random" else active[:hosts]
 
 
 def groups(fabric: Fabric, hosts: Cards, gpus: int, *, jobs: int = 1, by_rail: bool = False) -> tuple[Group, ...]:
@@ -41,10 +46,14 @@ def groups(fabric: Fabric, hosts: Cards, gpus: int, *, jobs: int = 1, by_rail: b
     if jobs < 1:
         raise PlanError(f"{jobs} jobs are to share the GPUs. Use 1 or more.")
     per_host, each = fabric.gpus_per_host, gpus // jobs
-    if gpus < 1 or gpus % jobs or (each > per_host and each % per_host):
+    if gpus < 1 or gpus % jobs or max(each, per_host) % min(each, per_host):
         raise PlanError(
             f"{gpus} GPUs for {jobs} job{'s' if jobs > 1 else ''} on hosts of {per_host} are no whole hosts each. "
             f"Use a multiple of {jobs * per_host}."
+        )
+    if gpus > len(hosts) * per_host:
+        raise PlanError(
+            f"{gpus} GPUs are on {-(-gpus // per_host)} hosts of {per_host}, and {len(hosts)} are given. Give them all."
         )
     cards = (hosts[:, None] * per_host + np.arange(per_host)).ravel()[:gpus].reshape(jobs, each)
     if not by_rail:

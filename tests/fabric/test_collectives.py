@@ -64,7 +64,8 @@ def test_hosts_with_more_cards_than_others_use_as_many_as_the_one_with_the_fewes
 
 
 @pytest.mark.parametrize(
-    ("kind", "algorithm"), [(kind, each) for kind in ("all_reduce", "all_gather", "all_to_all", "send_recv") for each in algorithms(kind)]
+    ("kind", "algorithm"),
+    [(kind, each) for kind in ("all_reduce", "all_gather", "all_to_all", "send_recv") for each in algorithms(kind)],
 )
 def test_one_host_sends_nothing(kind, algorithm):
     found = traffic(RAILS, [group(RAILS, _hosts(3))], kind, algorithm, SIZE)
@@ -131,7 +132,7 @@ def test_all_to_all_of_uneven_hosts_moves_what_every_pair_of_ranks_exchanges():
 
 
 def test_send_and_receive_leaves_each_host_once_by_the_card_of_the_receivers_rail():
-    """Rank 7 of a host sends to rank 0 of the next: handed to GPU 0, whose rail it is. Without rails it sends itself."""
+    """Rank 7 sends to rank 0 of the next host: handed to GPU 0, whose rail it is. Without rails it sends itself."""
     for fabric, card in ((RAILS, 0), (PLAIN, 7)):
         found = traffic(fabric, [group(fabric, _hosts(0, 1, 2))], "send_recv", "pairs", SIZE)
         assert found.source.tolist() == [card, 8 + card, 16 + card]
@@ -163,7 +164,7 @@ def test_every_host_receives_what_it_sends_whatever_the_order(hosts, per_host, a
 
 @pytest.mark.parametrize("cards", [[], [0, 1, 1], [-1, 0], [0, 128]])
 def test_a_group_with_a_gpu_twice_or_of_no_host_is_refused(cards):
-    with pytest.raises(PlanError, match="are no group of hpn .* which has 0 to 127. Name each once."):
+    with pytest.raises(PlanError, match=r"are no group of hpn .* which has 0 to 127. Name each once."):
         group(RAILS, cards)
 
 

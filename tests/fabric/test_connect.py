@@ -115,9 +115,7 @@ def test_two_disjoint_connections_in_dcn_arrive_by_two_ports_where_hashed_ones_o
 @pytest.mark.parametrize("ports", ["hash", "round_robin", "disjoint"])
 def test_connections_are_drawn_from_their_seed(ports):
     fabric = named(HPN)
-    one, again, other = (
-        _connect(fabric, [0, 1], [16, 17], seed, connections=4, ports=ports) for seed in (1, 1, 2)
-    )
+    one, again, other = (_connect(fabric, [0, 1], [16, 17], seed, connections=4, ports=ports) for seed in (1, 1, 2))
     assert (one.flows.port == again.flows.port).all()
     assert (one.routes == again.routes).all()
     assert (one.flows.port != other.flows.port).any()
@@ -142,10 +140,7 @@ def test_connections_arrive_exactly_where_some_port_leads(case, seed, ports, cou
     made = connect(every, hashes, source, destination, Connecting(connections=count, ports=ports), seed)
     number = every.ports.shape[1]
     leads = np.stack(
-        [
-            arrives(routes(every, hashes, made.flows, np.full(len(made.pair), port, np.int32)))
-            for port in range(number)
-        ],
+        [arrives(routes(every, hashes, made.flows, np.full(len(made.pair), port, np.int32))) for port in range(number)],
         axis=1,
     )
     assert arrives(made.routes).tolist() == leads.any(axis=1).tolist()

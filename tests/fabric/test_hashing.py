@@ -1,7 +1,6 @@
 """Hashes: balanced over RoCE's source ports, alike under one seed, apart under seeds of their own."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 

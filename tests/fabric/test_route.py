@@ -16,7 +16,7 @@ from tests.fabric.broken import broken
 SMALL = {
     "hpn": "hpn pods=2 segments=2 hosts=2 backup_hosts=0 gpus_per_host=4 rails=2 aggs=4 cores=4 core_links=2",
     "dcn+": "dcn+ pods=2 segments=2 hosts=2 gpus_per_host=2 aggs=2 tor_links=2 cores=4 core_links=2",
-    "single-plane": "single-plane segments=2 hosts=1 backup_hosts=1 gpus_per_host=2 rails=2 aggs=4 cores=2 core_links=1",
+    "single-plane": "single-plane segments=2 hosts=1 gpus_per_host=2 rails=2 aggs=4 cores=2 core_links=1",
     "single-tor": "single-tor segments=2 hosts=2 gpus_per_host=2 aggs=2 tor_links=2 cores=0 core_links=0",
 }
 PORTS = np.arange(49152, 65536, dtype=np.int32)
@@ -28,7 +28,8 @@ def test_a_route_exists_exactly_where_a_way_from_that_port_does(case, seed):
     flows, port = _all_pairs(fabric, seed)
     found = arrives(routes(ways(fabric, alive), hashing(fabric, seed), flows, port))
     heights = [
-        _height(fabric, alive, *each) for each in zip(flows.source.tolist(), port.tolist(), flows.destination, strict=True)
+        _height(fabric, alive, *each)
+        for each in zip(flows.source.tolist(), port.tolist(), flows.destination, strict=True)
     ]
     assert found.tolist() == [height is not None for height in heights]
 
@@ -71,9 +72,7 @@ def _height(fabric, alive, source, port, destination):
     for height in (1, 2, 3):
         if climb & fall:
             return height
-        climb, fall = (
-            set(fabric.upper[np.isin(fabric.lower, list(each)) & alive].tolist()) for each in (climb, fall)
-        )
+        climb, fall = (set(fabric.upper[np.isin(fabric.lower, list(each)) & alive].tolist()) for each in (climb, fall))
     return None
 
 
