@@ -15,6 +15,7 @@ from headway.fabric.fabric import NONE, Fabric, Flags, Tier
 from headway.units import Seconds, parse_seconds
 
 Kind = Literal["link", "port", "nic", "tor", "agg", "core", "plane"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 NEVER, _AT_ONCE = Seconds(inf), Seconds(0.0)
 MOST_DOWNS = 1_000  # times that a flapping fault breaks within what is looked at
 LATEST = 1e6  # seconds; later than that, floats blur what is one moment
@@ -49,8 +50,8 @@ class Fault:
     every: Seconds = NEVER
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise PlanError(f"no fault is called '{self.kind}'. {nearest(self.kind, get_args(Kind))}")
+        if self.kind not in KINDS:
+            raise PlanError(f"no fault is called '{self.kind}'. {nearest(self.kind, KINDS)}")
         if not self.target:
             raise PlanError(f"a {self.kind} breaks, but which is not said. Write it as {_FORMS[self.kind]}.")
         if not 0 <= self.at <= LATEST:

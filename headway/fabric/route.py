@@ -74,8 +74,10 @@ class _Walk:
         node, target = self.node[which], self.target[which]
         kind = up.of_node[node]
         place = self._choose(which, up.count[kind, target])
-        link = up.links[up.first[node] + up.order[kind, target, np.maximum(place, 0)]]
-        self._take(hop, which, np.where(place == NONE, NONE, link))
+        found = place != NONE  # of the others, a node without links may be the last one
+        link = np.full(len(which), NONE, np.int32)
+        link[found] = up.links[up.first[node[found]] + up.order[kind[found], target[found], place[found]]]
+        self._take(hop, which, link)
 
     def fall(self, hop: Hop, down: Down, target: Column, which: Indices) -> None:
         """One tier down by one of the links behind which the target lies."""
@@ -98,7 +100,9 @@ class _Walk:
     def _fallen(self, down: Down, target: Column, which: Indices) -> Column:
         count, first = down.find(self.node[which], target)
         place = self._choose(which, count)
-        return np.where(place == NONE, NONE, down.links[first + np.maximum(place, 0)])
+        link, found = np.full(len(which), NONE, np.int32), place != NONE
+        link[found] = down.links[first[found] + place[found]]
+        return link
 
     def _choose(self, which: Indices, count: Column) -> Column:
         """Which of `count` links each of these flows takes at its node, NONE of none."""

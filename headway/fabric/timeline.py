@@ -10,9 +10,9 @@ import numpy as np
 from headway.errors import PlanError
 from headway.fabric.bench import Case, Measured, choose
 from headway.fabric.collectives import Algorithm
-from headway.fabric.convergence import NEVER, Delays
+from headway.fabric.convergence import Delays
 from headway.fabric.fabric import Fabric
-from headway.fabric.fault import LATEST, Fault
+from headway.fabric.fault import LATEST, NEVER, Fault
 from headway.fabric.history import history
 from headway.fabric.reactions import Phase, Reactions
 from headway.fabric.ways import ways

@@ -109,7 +109,8 @@ def _waits(told: "dict[str, object]") -> "Delays":
     """The delays, taken out of what was told."""
     import dataclasses
 
-    from headway.fabric.convergence import NEVER, Delays
+    from headway.fabric.convergence import Delays
+    from headway.fabric.fault import NEVER
     from headway.units import parse_seconds
 
     words = {each.name: str(told.pop(each.name)) for each in dataclasses.fields(Delays)}
