@@ -3,11 +3,9 @@
 import dataclasses
 from dataclasses import dataclass
 
-
 from headway.errors import PlanError
 from headway.fabric.fault import NEVER
 from headway.units import Seconds
-
 
 _NOTICE, _REROUTE, _LEARN, _RESUME, _TIMEOUT = map(Seconds, (0.1, 0.3, 1.0, 9.0, 120.0))
 

@@ -83,7 +83,7 @@ def test_a_plane_takes_its_tors_aggs_and_cores_with_it_in_all_pods_or_in_one():
 
 
 def test_of_several_cables_between_two_switches_one_is_named_by_its_port():
-    with pytest.raises(PlanError, match="8 cables join .* Name one by its port: link tor-s0-r0-0:184 agg-p0-0-7"):
+    with pytest.raises(PlanError, match=r"8 cables join .* Name one by its port: link tor-s0-r0-0:184 agg-p0-0-7"):
         _dead(DCN, "link tor-s0-r0-0 agg-p0-0-7")
     assert _dead(DCN, "link tor-s0-r0-0:184 agg-p0-0-7").sum() == 1
 
@@ -154,7 +154,10 @@ def test_a_fault_that_flaps_too_often_to_be_played_is_refused():
         ("port host-3/gpu-5", "port host-3/gpu-5 names no port. Write it as port NODE:PORT"),
         ("port host-3/gpu-5:2", "host-3/gpu-5 has no port '2'. Use one of 0 to 1."),
         ("port host-3/gpu-5:x", "host-3/gpu-5 has no port 'x'."),
-        ("link host-0/gpu-0 agg-p0-0-7", "no cable joins host-0/gpu-0 and agg-p0-0-7. host-0/gpu-0 is joined to tor-s0"),
+        (
+            "link host-0/gpu-0 agg-p0-0-7",
+            "no cable joins host-0/gpu-0 and agg-p0-0-7. host-0/gpu-0 is joined to tor-s0",
+        ),
         ("link host-0/gpu-0:1 tor-s0-r0-0", "no cable joins host-0/gpu-0:1 and tor-s0-r0-0."),
         ("plane 2", "has no plane 2. Its planes are 0 to 1, its pods 0 to 1."),
         ("plane 1 of pod 2", "has no plane 1 of pod 2."),

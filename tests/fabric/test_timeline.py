@@ -208,7 +208,7 @@ def test_two_faults_together_may_cut_off_what_neither_does_alone():
 
 
 def test_a_time_line_of_nothing_or_of_faults_that_begin_after_it_is_refused():
-    with pytest.raises(PlanError, match="the time line ends at 0 s. Use one above 0 s"):
+    with pytest.raises(PlanError, match=r"the time line ends at 0 s\. Use one above 0 s"):
         _line(HPN, until=0.0)
     with pytest.raises(PlanError, match="'nic host-1/gpu-0 at 60s' begins after the time line, which ends at 60 s"):
         _line(HPN, "nic host-1/gpu-0 at 60s")
@@ -223,10 +223,10 @@ def test_without_faults_there_is_one_phase():
 
 @st.composite
 def outages(draw):
-    """A small fabric, and up to three things that break in it for some seconds."""
+    """A small fabric, and one or two things that break in it for some seconds."""
     fabric = build(draw(shapes()))
     found = {}
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(draw(st.integers(1, 2))):
         link = draw(st.integers(0, fabric.num_links - 1))
         node = draw(st.integers(0, fabric.num_nodes - 1))
         name = fabric.node_name(node)
@@ -239,7 +239,7 @@ def outages(draw):
 
 
 @given(outages(), st.sampled_from(["equal", "least_loaded"]), st.sampled_from(["hash", "round_robin", "disjoint"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_whatever_breaks_no_link_carries_more_than_it_can_and_a_dead_one_nothing(outage, split, ports):
     fabric, faults = outage
     active = int((~fabric.backup).sum())
@@ -262,5 +262,4 @@ def test_whatever_breaks_no_link_carries_more_than_it_can_and_a_dead_one_nothing
             assert not carried.loads[dead].any()
         assert len(each.broken) == len(down)
         assert (each.busbw == 0) == bool(each.still)
-    if all(each.still == 0 for each in line.phases[-1:]) and line.healthy.busbw:
-        assert line.phases[-1].busbw == line.healthy.busbw
+    assert line.phases[-1].busbw == line.healthy.busbw
