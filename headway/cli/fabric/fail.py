@@ -204,10 +204,12 @@ def _print(
     out.print()
     print_lines(out, pictures.draw(found, out.width, coloured=is_coloured(out)))
     out.print()
-    drawn = table("from", "to", "GB/s", "share", "yet to act", "what", "slowest", right=("from", "to", "GB/s", "share"))
+    numbers = ("seconds", "GB/s", "share", "still")
+    drawn = table(*numbers, "yet to act", "what", "slowest", right=numbers)
     for phase in found.phases[:_MOST_ROWS]:
         drawn.add_row(*_cells(phase, found))
     out.print(drawn)
+    out.print("still: pairs of cards between which nothing moves; of those the slowest is one", style="dim")
     if (more := len(found.phases) - _MOST_ROWS) > 0:
         out.print(f"… {more} more phases; --json has all", style="dim")
     out.print()
@@ -229,9 +231,8 @@ def _cells(phase: "Phase", found: "Timeline") -> tuple[str, ...]:
     share = phase.busbw / found.healthy.busbw if found.healthy.busbw else 0.0
     down = ", ".join(each.partition(" is down: ")[0] for each in phase.broken)
     what = f"{down} down" if down else "all is back" if phase.start else "all works"
-    times = (f"{each:.7g} s" for each in (phase.start, phase.end))
-    slowest = f"{phase.slowest}, one of {phase.still:,} still" if phase.still else phase.slowest
-    return (*times, f"{phase.busbw / 1e9:.1f}", f"{share:.0%}", ", ".join(phase.waiting) or "–", what, slowest)
+    rate = f"{phase.busbw / 1e9:.1f}", f"{share:.0%}", f"{phase.still:,}" if phase.still else "–"
+    return f"{phase.start:.7g}–{phase.end:.7g}", *rate, ", ".join(phase.waiting) or "–", what, phase.slowest
 
 
 def _write_svg(path: Path, fabric: "Fabric", found: "Timeline") -> None:
