@@ -90,7 +90,7 @@ class Reactions:
             waiting.append("switches")
         if not _same(self._plan(own, learnt), self._plan(own, _union(now))):
             waiting.append("senders")
-        if any(self._resuming(*each).any() for each in retrying):
+        if retrying:
             waiting.append("retries")
         return Phase(start, end, self.history.broken[now], tuple(waiting), still, measured, slowest)
 
