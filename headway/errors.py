@@ -15,6 +15,7 @@ import errno
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+_LISTED = 32  # known names of a hint
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what more space may help against
 
 
@@ -58,7 +59,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint that ends an error message: the known name nearest to `word`, else all of them.
+    """A hint that ends an error message: the known name nearest to `word`, else all of them (of many, some).
 
     >>> nearest("microbach", ["microbatch", "steps"])
     "Did you mean 'microbatch'?"
@@ -67,4 +68,5 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     close = difflib.get_close_matches(word, names, n=1)
-    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(names)}."
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(names[:_LISTED])}{more}."

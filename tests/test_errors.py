@@ -23,5 +23,11 @@ def test_a_far_word_gets_all_that_are_known_in_their_order():
     assert nearest("qqq", ("steps", "microbatch")) == "Known: steps, microbatch."
 
 
+def test_of_very_many_words_some_are_listed_and_the_others_counted():
+    hint = nearest("qqq", [f"core-{n}" for n in range(100)])
+    assert hint.startswith("Known: core-0, core-1, ")
+    assert hint.endswith(", core-31 and 68 more.")
+
+
 def test_the_known_words_may_come_from_an_iterator():
     assert nearest("qqq", iter(["a", "b"])) == "Known: a, b."

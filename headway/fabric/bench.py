@@ -9,6 +9,7 @@ from headway.cluster.spec import Cluster, spread
 from headway.errors import PlanError
 from headway.fabric.collectives import Algorithm, Collective, Group, algorithms, traffic, volume
 from headway.fabric.connect import Connecting, connect
+from headway.fabric.fabric import Fabric
 from headway.fabric.hashing import hashing
 from headway.fabric.spray import sprayed
 from headway.fabric.traffic import Carried, Traffic, capacities, carry
@@ -60,41 +61,52 @@ class Measured:
 def measure(ways: Ways, case: Case, seed: int, algorithm: Algorithm | None = None) -> Measured:
     """The case under the hashes and source ports that `seed` gives.
 
-    By `algorithm`, or as libraries choose, which know the network's speed and not its collisions: by the one that
-    would take least if packets were sprayed.
+    By `algorithm`, or by the one that `choose` takes.
+    """
+    best = choose(ways, case, algorithm)
+    sent = best.sent
+    hashes = hashing(ways.fabric, seed, shared=case.shared_seed)
+    connected = connect(ways, hashes, sent.source, sent.destination, case.how, seed)
+    return finish(ways.fabric, case, best, carry(sent, connected, capacities(ways.fabric, ways.alive), case.how.split))
+
+
+def choose(ways: Ways, case: Case, algorithm: Algorithm | None = None) -> "Attempt":
+    """The case by `algorithm`, or as libraries choose, which know the network's speed and not its collisions.
+
+    That is by the one that would take least if packets were sprayed.
     """
     known = algorithms(case.kind)
     if algorithm and algorithm not in known:
         raise PlanError(f"{case.kind} has no algorithm '{algorithm}'. Use {' or '.join(known)}.")
     tries = [_attempt(ways, case, each) for each in ([algorithm] if algorithm else known)]
-    best = min(tries, key=lambda each: each.seconds(each.sprayed))
-    sent = best.sent
-    hashes = hashing(ways.fabric, seed, shared=case.shared_seed)
-    connected = connect(ways, hashes, sent.source, sent.destination, case.how, seed)
-    carried = carry(sent, connected, capacities(ways.fabric, ways.alive), case.how.split)
+    return min(tries, key=lambda each: each.seconds(each.sprayed))
+
+
+def finish(fabric: Fabric, case: Case, attempt: "Attempt", carried: Carried) -> Measured:
+    """What the attempt comes to where the network carries its traffic so; a bus bandwidth of 0: never done."""
     network = float(carried.seconds.max(initial=0.0))
     moved = volume(case.kind, max(each.ranks for each in case.groups)) * case.size
-    taken = [best.seconds(each) for each in (network, best.sprayed)]
+    taken = [attempt.seconds(each) for each in (network, attempt.sprayed)]
     busbw, ideal = (BytesPerSecond(moved / each if each > 0 else 0.0) for each in taken)
     cards = np.concatenate([each.cards.ravel() for each in case.groups])
     return Measured(
-        algorithm=best.algorithm,
+        algorithm=attempt.algorithm,
         gpus=sum(each.ranks for each in case.groups),
-        hosts=len(np.unique(cards // ways.fabric.gpus_per_host)),
-        segments=len(np.unique(ways.fabric.segment[cards])),
+        hosts=len(np.unique(cards // fabric.gpus_per_host)),
+        segments=len(np.unique(fabric.segment[cards])),
         size=case.size,
         seconds=Seconds(taken[0]),
         busbw=busbw,
         network=Seconds(network),
-        inside=Seconds(best.inside),
-        latency=Seconds(best.latency),
+        inside=Seconds(attempt.inside),
+        latency=Seconds(attempt.latency),
         ideal=ideal,
         carried=carried,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Attempt:
+class Attempt:
     """An algorithm, what it sends, and seconds: inside hosts, of latency, and between hosts if packets were sprayed."""
 
     algorithm: Algorithm
@@ -108,11 +120,11 @@ class _Attempt:
         return self.latency + max(self.inside, network)
 
 
-def _attempt(ways: Ways, case: Case, algorithm: Algorithm) -> _Attempt:
+def _attempt(ways: Ways, case: Case, algorithm: Algorithm) -> Attempt:
     sent = traffic(ways.fabric, case.groups, case.kind, algorithm, case.size)
     most = max(case.groups, key=lambda each: each.ranks)
     best = float(sprayed(sent, ways).ends.max(initial=0.0))
-    return _Attempt(algorithm, sent, _inside(case, most, algorithm), _latency(case, most, algorithm), best)
+    return Attempt(algorithm, sent, _inside(case, most, algorithm), _latency(case, most, algorithm), best)
 
 
 def _inside(case: Case, of: Group, algorithm: Algorithm) -> float:

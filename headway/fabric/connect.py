@@ -64,15 +64,24 @@ class Connections:
 
 
 def connect(
-    ways: Ways, hashing: Hashing, source: Column, destination: Column, how: Connecting, seed: int
+    ways: Ways,
+    hashing: Hashing,
+    source: Column,
+    destination: Column,
+    how: Connecting,
+    seed: int,
+    *,
+    own: Ways | None = None,
 ) -> Connections:
     """The connections of pairs of cards, [E] `source` and `destination`; source ports are drawn from `seed`.
 
     A pair uses the ports of its card that work and lead to the destination. Where none does, its routes are empty.
+    `own`: the ways whose access links cards know to work at their own ports, where those differ from what they know of
+    the rest.
     """
     count, pairs = how.connections, len(source)
     random = np.random.default_rng((seed, _STREAM))
-    usable = _usable(ways, source, destination)
+    usable = _usable(ways, (own or ways).ports[source], destination)
     pair = np.repeat(np.arange(pairs, dtype=np.int32), count)
     flows = Flows(source[pair], destination[pair], _drawn(random, pairs * count))
     turn = np.tile(np.arange(count, dtype=np.int32), pairs)
@@ -98,9 +107,8 @@ def _routed(ways: Ways, hashing: Hashing, flows: Flows, port: Column) -> Column:
     return found
 
 
-def _usable(ways: Ways, source: Column, destination: Column) -> Flags:
-    """[E, ports]: whether a card's port works and leads to the destination."""
-    links = ways.ports[source]
+def _usable(ways: Ways, links: Column, destination: Column) -> Flags:
+    """[E, ports]: whether a card's port works, whose `links` those are, and leads to the destination."""
     tors = np.where(links == NONE, 0, ways.fabric.upper[links])
     target = ways.target[destination]
     found = np.empty(links.shape, bool)

@@ -100,7 +100,9 @@ class _Walk:
     def _fallen(self, down: Down, target: Column, which: Indices) -> Column:
         count, first = down.find(self.node[which], target)
         place = self._choose(which, count)
-        return np.where(place == NONE, NONE, down.links[first + np.maximum(place, 0)])
+        link, found = np.full(len(which), NONE, np.int32), place != NONE
+        link[found] = down.links[first[found] + place[found]]
+        return link
 
     def _choose(self, which: Indices, count: Column) -> Column:
         """Which of `count` links each of these flows takes at its node, NONE of none."""

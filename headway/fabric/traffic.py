@@ -58,13 +58,14 @@ def capacities(fabric: Fabric, alive: Flags | None = None) -> Rates:
 def carry(traffic: Traffic, connections: Connections, capacity: Rates, split: Split) -> Carried:
     """How long `traffic` takes over the `connections` of its edges, alone on links of `capacity`.
 
-    An equal split makes an edge as fast as its slowest connection times their number. Where the next message goes to
-    the connection with the fewest unfinished bytes, each carries what it could get alone among all connections.
+    A channel that has a connection without a way stands still, and takes nothing from others. An equal split makes an
+    edge as fast as its slowest connection times their number. Where the next message goes to the connection with the
+    fewest unfinished bytes, each carries what it could get alone among all connections.
     """
-    uses = _uses(traffic, connections, capacity, split)
     stuck = np.zeros(len(traffic.bytes), bool)
     stuck[traffic.channel[connections.pair[_still(connections, capacity)]]] = True
-    played = play(capacity, uses.of(~stuck), np.where(stuck, 0.0, traffic.bytes))
+    uses = _uses(traffic, connections, capacity, split, stuck)
+    played = play(capacity, uses, np.where(stuck, 0.0, traffic.bytes))
     seconds = np.where(stuck & (traffic.bytes > 0), np.inf, played.ends)
     loads = uses.loads(played.rates, len(capacity))
     done = Carried(seconds, played.rates, loads, capacity, played.bound, np.full(len(Hop), NONE, np.int32))
@@ -78,11 +79,11 @@ def _still(connections: Connections, capacity: Rates) -> Flags:
     return found
 
 
-def _uses(traffic: Traffic, connections: Connections, capacity: Rates, split: Split) -> Uses:
-    """What each channel takes of links: all its edges with all their connections."""
-    which, hop = np.nonzero(connections.routes != NONE)
-    link = connections.routes[which, hop]
+def _uses(traffic: Traffic, connections: Connections, capacity: Rates, split: Split, stuck: Flags) -> Uses:
+    """What each channel that is not stuck takes of links: all its edges with all their connections."""
     pair = connections.pair
+    which, hop = np.nonzero((connections.routes != NONE) & ~stuck[traffic.channel[pair]][:, None])
+    link = connections.routes[which, hop]
     if split == "equal":
         share = 1.0 / np.bincount(pair, minlength=len(traffic.source))[pair]
     else:

@@ -18,6 +18,7 @@ BUBBLE = "dim"
 OTHER = f"#{_INK} on #a8a29e"
 FAINT = "dim"
 MEMORY = "#6d28d9"
+WHOLE, REDUCED, STILL = "#0369a1", "#b45309", "#b91c1c"  # a throughput
 
 _HEAT = ("fef9c3", "fdba74", "ef4444", "7f1d1d")
 

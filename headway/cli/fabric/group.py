@@ -7,6 +7,7 @@ from headway.cli.lazy import LazyGroup
 _VERBS = {
     "describe": ("headway.cli.fabric.describe:describe", "Draw a fabric and count it: tiers, ports, paths."),
     "bench": ("headway.cli.fabric.bench:bench", "Predict the bus bandwidth of a collective."),
+    "fail": ("headway.cli.fabric.fail:fail", "Break things under a job: its bandwidth over time, and its end."),
     "goodput": ("headway.cli.fabric.goodput:goodput", "What failures cost a job in months, and on which network."),
 }
 
