@@ -71,22 +71,10 @@ def _median(found: "list[Measured]") -> "Measured":
 def _document(fabric: "Fabric", wanted: options.Wanted, found: "list[Measured]") -> dict[str, Any]:
     from headway.fabric import loads
 
-    each, how = _median(found), wanted.how(fabric)
+    each = _median(found)
     bounded = int(each.carried.bound[each.carried.slowest]) if len(each.carried.bound) else -1
     return {
-        "fabric": str(fabric),
-        "collective": wanted.collective,
-        "gpus": each.gpus,
-        "hosts": each.hosts,
-        "segments": each.segments,
-        "bytes": each.size,
-        "jobs": wanted.jobs,
-        "order": wanted.order,
-        "connections": how.connections,
-        "ports": how.ports,
-        "split": how.split,
-        "device": wanted.device,
-        "algorithm": each.algorithm,
+        **options.document(fabric, wanted, each),
         "seeds": len(found),
         "busbw_gb_s": each.busbw / 1e9,
         "busbw_range_gb_s": [found[0].busbw / 1e9, found[-1].busbw / 1e9],

@@ -138,21 +138,8 @@ def _document(
 ) -> dict[str, Any]:
     import dataclasses
 
-    how = wanted.how(fabric)
     return {
-        "fabric": str(fabric),
-        "collective": wanted.collective,
-        "gpus": found.healthy.gpus,
-        "hosts": found.healthy.hosts,
-        "segments": found.healthy.segments,
-        "bytes": found.healthy.size,
-        "jobs": wanted.jobs,
-        "order": wanted.order,
-        "connections": how.connections,
-        "ports": how.ports,
-        "split": how.split,
-        "device": wanted.device,
-        "algorithm": found.healthy.algorithm,
+        **options.document(fabric, wanted, found.healthy),
         "faults": [str(each) for each in faults],
         "delays": {name: _json(value) for name, value in dataclasses.asdict(delays).items()},
         "goes_on": found.goes_on,

@@ -10,7 +10,7 @@ import click
 from headway.errors import PlanError, nearest
 
 if TYPE_CHECKING:
-    from headway.fabric.bench import Case
+    from headway.fabric.bench import Case, Measured
     from headway.fabric.collectives import Algorithm
     from headway.fabric.connect import Connecting, Ports, Split
     from headway.fabric.fabric import Fabric
@@ -106,6 +106,26 @@ class Wanted:
         rest = usual(fabric)
         ports, split = self.ports or rest.ports, self.split or rest.split
         return Connecting(connections=self.connections, ports=ports, split=split)
+
+
+def document(fabric: "Fabric", wanted: Wanted, each: "Measured") -> dict[str, Any]:
+    """The options and what ran by them, for JSON."""
+    how = wanted.how(fabric)
+    return {
+        "fabric": str(fabric),
+        "collective": wanted.collective,
+        "gpus": each.gpus,
+        "hosts": each.hosts,
+        "segments": each.segments,
+        "bytes": each.size,
+        "jobs": wanted.jobs,
+        "order": wanted.order,
+        "connections": how.connections,
+        "ports": how.ports,
+        "split": how.split,
+        "device": wanted.device,
+        "algorithm": each.algorithm,
+    }
 
 
 def wanted(options: Mapping[str, object]) -> Wanted:
