@@ -104,6 +104,14 @@ def traffic(fabric: Fabric, groups: Sequence[Group], kind: Collective, algorithm
     return _joined(fabric, parts)
 
 
+def sends(fabric: Fabric, source: Column, destination: Column, size: float) -> Traffic:
+    """One message of `size` bytes from each card to another, all at once; those inside a host send nothing."""
+    between = source // fabric.gpus_per_host != destination // fabric.gpus_per_host
+    ends = source[between].astype(np.int32), destination[between].astype(np.int32)
+    channel = np.arange(len(ends[0]), dtype=np.int32)
+    return _joined(fabric, [Traffic(*ends, channel, np.full(len(channel), size))])
+
+
 def _pairs(of: Group, kind: Collective, algorithm: Algorithm) -> int:
     """Pairs of cards that send, at most."""
     if kind == "all_to_all":

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from headway.cluster.spec import Cluster
 from headway.plan.memory import states
 from headway.plan.plan import Plan
 from headway.plan.work import Work, among, work
@@ -11,8 +12,9 @@ from headway.schedule.graph import Graph
 from headway.schedule.operation import LANES, Lane
 from headway.schedule.program import Program
 from headway.schedule.row import Column, Times
-from headway.sim import cost, engine, holding
+from headway.sim import cost, engine, exchanges, holding, network
 from headway.sim.engine import Shared
+from headway.sim.network import Network
 from headway.trace import Spans, Trace
 from headway.units import Bytes, Seconds
 
@@ -20,18 +22,20 @@ _COMPUTE = LANES.index(Lane.COMPUTE)
 _PASSES = {Kind.FORWARD, Kind.BACKWARD}
 
 
-def simulate(plan: Plan, program: Program | None = None) -> Trace:
+def simulate(plan: Plan, program: Program | None = None, over: Network | None = None) -> Trace:
     """The predicted trace of `program` (default: the plan's training step) on all ranks, memory included.
+
+    `over`: the network between nodes, where it is known already.
 
     Copies of a row (its data and tensor ranks) that share nothing and have links alike do the same at the same time:
     then one is played for all. Tensor ranks meet inside their operations, which take as long on each.
     """
-    program = program or plan.program
+    program, over = program or plan.program, over or network.network(plan)
     first, kinds = _kinds(program)
     ranks_of = _ranks(plan)
     replicas = len(ranks_of)
     works = _works(plan, program, first, ranks_of)
-    prices = _prices(plan, works)
+    prices = _prices(plan, works, _clusters(plan, program, first, over))
     alike = not plan.cluster.shared_cores and bool(np.all(prices == prices[0]))
     played = 1 if alike else replicas
     graph = graphs.build(program, replicas=played)
@@ -86,15 +90,22 @@ def _works(plan: Plan, program: Program, first: Column, ranks_of: Column) -> lis
     return found
 
 
-def _prices(plan: Plan, works: list[list[Work]]) -> Times:
+def _clusters(plan: Plan, program: Program, first: Column, over: Network) -> list[Cluster]:
+    """For each kind of operation the cluster with network cards as fast as they are in its exchange."""
+    every = [exchanges.of_operation(plan, each) for each in program.operations[first]]
+    slowed = {each: over.cluster(plan.cluster, each) for each in set(every)}
+    return [slowed[each] for each in every]
+
+
+def _prices(plan: Plan, works: list[list[Work]], clusters: list[Cluster]) -> Times:
     """[copies, kinds]: seconds of each work; those that do the same over the same way are priced once."""
     known: dict[tuple[object, ...], Seconds] = {}
     found = np.empty((len(works), len(works[0])))
     for copy, each in enumerate(works):
-        for kind, done in enumerate(each):
-            key = (kind, done.traffic, done.bytes, cost.way(done, plan.cluster))
+        for kind, (done, cluster) in enumerate(zip(each, clusters, strict=True)):
+            key = (kind, done.traffic, done.bytes, cost.way(done, cluster))
             if key not in known:
-                known[key] = cost.seconds(done, plan.cluster, plan.train.precision)
+                known[key] = cost.seconds(done, cluster, plan.train.precision)
             found[copy, kind] = known[key]
     return found
 
