@@ -1,13 +1,14 @@
 """Exchanges of a plan: which ranks meet, or send to which, by what they meet for."""
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Literal, get_args
 
 from headway.plan.plan import Plan
 from headway.schedule.action import Kind
 from headway.schedule.operation import Operation
 
-# tensor ranks; what passes along a pipeline, and its gradients; data ranks; those of a weight that two stages share; all
+# tensor ranks; what passes along a pipeline, and its gradients; data ranks; those of a weight of two stages; all ranks
 Exchange = Literal["tensor", "forward", "backward", "data", "shared", "world"]
 EXCHANGES: tuple[Exchange, ...] = get_args(Exchange)
 Ranks = tuple[int, ...]
@@ -72,7 +73,7 @@ def _neighbours(plan: Plan, exchange: Exchange) -> Iterator[tuple[int, int]]:
     ranks = list(plan.schedule.ranks.values())
     if exchange == "backward":
         ranks.reverse()
-    yield from dict.fromkeys(pair for pair in zip(ranks, ranks[1:], strict=False) if pair[0] != pair[1])
+    yield from dict.fromkeys(pair for pair in pairwise(ranks) if pair[0] != pair[1])
 
 
 def _copies(plan: Plan, *but: Literal["data"]) -> Ranks:

@@ -1,6 +1,6 @@
 """Network: what share of its card's rate each exchange of a plan gets on a fabric when all its groups call at once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,10 +17,10 @@ from headway.fabric.ways import Ways, ways
 from headway.plan import network as networks
 from headway.plan.plan import Plan
 from headway.sim import exchanges
-from headway.sim.exchanges import EXCHANGES, Exchange
+from headway.sim.exchanges import EXCHANGES, Exchange, Ranks
 from headway.units import BytesPerSecond
 
-SEEDS = 5  # of hashes and source ports, of which a prediction takes the median
+SEEDS = 20  # of hashes and source ports, of which a prediction takes the median
 _ALL = 1 - 1e-9  # a share that differs from 1 by the order of sums
 
 
@@ -45,6 +45,17 @@ class Network:
     how: Connecting = field(default_factory=Connecting)
     shares: Mapping[Exchange, Share] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        slowed = {exchange: share for exchange, share in self.shares.items() if share.median < 1.0}
+        said = ", ".join(f"{exchange} {share.median:.0%}" for exchange, share in slowed.items())
+        return f"{self.name}, {self.how}: " + (f"of a card's rate {said} get" if said else "all get their card's rate")
+
+    def document(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        every = {exchange: {"median": s.median, "range": [s.least, s.most]} for exchange, s in self.shares.items()}
+        how = {"connections": self.how.connections, "ports": self.how.ports, "split": self.how.split}
+        return {"fabric": self.name} | how | {"shares": every}
+
     def cluster(self, of: Cluster, exchange: Exchange) -> Cluster:
         """`of` with network cards as slow as they are in an exchange."""
         if exchange not in self.shares or self.shares[exchange].median == 1.0:
@@ -58,7 +69,7 @@ FREE = Network()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seated:
-    """A plan on a fabric. `cards`: [world], the GPU of each rank; `card`: bytes of payload a second of its network card."""
+    """A plan on a fabric. `cards`: [world], each rank's GPU; `card`: bytes of payload a second of its network card."""
 
     plan: Plan
     fabric: Fabric
@@ -94,15 +105,15 @@ def contended(seated: Seated, how: Connecting | None = None, seeds: int = SEEDS)
     return Network(seated.fabric.name, how, shares)
 
 
-def traffic(seated: Seated, exchange: Exchange) -> Iterator[Traffic]:
-    """What its groups send between hosts at once, a byte over each edge; messages part by part."""
+def traffic(seated: Seated, exchange: Exchange, size: Callable[[Ranks], float] = lambda _: 1.0) -> Iterator[Traffic]:
+    """What its groups send between hosts at once: rings that gather `size` bytes, or messages of them, part by part."""
     fabric, cards, plan = seated.fabric, seated.cards, seated.plan
     if groups := exchanges.groups(plan, exchange):
         every = [collectives.group(fabric, cards[list(ranks)]) for ranks in groups]
-        yield collectives.traffic(fabric, every, "all_gather", "ring", 1.0)
+        yield collectives.traffic(fabric, every, "all_gather", "ring", np.array([size(ranks) for ranks in groups]))
     for part in exchanges.messages(plan, exchange):
         source, target = cards[np.array(part)].T
-        yield collectives.sends(fabric, source, target, 1.0)
+        yield collectives.sends(fabric, source, target, np.array([size(ranks) for ranks in part]))
 
 
 def _share(seated: Seated, sent: Traffic, how: Connecting, seeds: int, exchange: Exchange) -> Share:

@@ -1,8 +1,10 @@
 """A plan played against the clock: the predicted Trace of one training step or one evaluation batch."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from headway.cluster.spec import Cluster
+from headway.cluster.spec import Cluster, Link, Ring, ring
 from headway.plan.memory import states
 from headway.plan.plan import Plan
 from headway.plan.work import Work, among, work
@@ -30,27 +32,18 @@ def simulate(plan: Plan, program: Program | None = None, over: Network | None = 
     Copies of a row (its data and tensor ranks) that share nothing and have links alike do the same at the same time:
     then one is played for all. Tensor ranks meet inside their operations, which take as long on each.
     """
-    program, over = program or plan.program, over or network.network(plan)
-    first, kinds = _kinds(program)
     ranks_of = _ranks(plan)
-    replicas = len(ranks_of)
-    works = _works(plan, program, first, ranks_of)
-    prices = _prices(plan, works, _clusters(plan, program, first, over))
-    alike = not plan.cluster.shared_cores and bool(np.all(prices == prices[0]))
-    played = 1 if alike else replicas
-    graph = graphs.build(program, replicas=played)
-    # of each operation of the graph: its copy, its kind, and its rank in the layout
-    pipeline, copies = np.divmod(graph.ranks, played)
-    kinds = kinds[graph.source]
-    ranks = ranks_of[copies, pipeline]
-    starts, ends = engine.play(graph, prices[copies, kinds], _cores(plan, graph, ranks))
+    played = _play(plan, program or plan.program, over or network.network(plan), ranks_of)
+    graph, works, num_kinds = played.graph, played.works, len(played.works[0])
     # what was played once happened on every copy
-    again = replicas // played
+    again = len(ranks_of) // played.copies
+    pipeline, copies = np.divmod(graph.ranks, played.copies)
     ranks = np.concatenate([ranks_of[copies + copy, pipeline] for copy in range(again)])
-    number = np.concatenate([(copies + copy) * len(first) + kinds for copy in range(again)])
-    times = np.tile(starts, again), np.tile(ends, again)
+    number = np.concatenate([(copies + copy) * num_kinds + played.kinds for copy in range(again)])
+    times = np.tile(played.starts, again), np.tile(played.ends, again)
     done = [each for of_copy in works for each in of_copy]
-    held = holding.over_time(done, number, ranks, np.tile(_taken(graph, starts, ends), again), times[1])
+    taken = np.tile(_taken(graph, played.starts, played.ends), again)
+    held = holding.over_time(done, number, ranks, taken, times[1])
     peaks: dict[int, dict[str, Bytes]] = {rank: states(plan, rank) for rank in np.unique(ranks).tolist()}
     passing = {kind for each in done for kind in each.within}  # no trainer keeps account of these
     for rank, kind, size in held.peaks():
@@ -59,7 +52,61 @@ def simulate(plan: Plan, program: Program | None = None, over: Network | None = 
     return Trace("predicted", _spans(graph, again, ranks, done, number, times), peaks, held)
 
 
-def _kinds(program: Program) -> tuple[Column, Column]:
+def step_seconds(plan: Plan, over: Network) -> Seconds:
+    """Seconds of the training step as `simulate` predicts them, without the trace and so in a fraction of its time."""
+    ranks_of = _ranks(plan)
+    if not plan.cluster.shared_cores and _links_alike(plan, ranks_of):
+        ranks_of = ranks_of[:1]  # no other copy has more to do than the first
+    return Seconds(float(_play(plan, plan.program, over, ranks_of).ends.max()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Played:
+    """The operations of `graph`, of so many `copies` of the rows.
+
+    `works`: of every copy and kind, played or not. [n]: the kind of each operation, when it starts and when it ends.
+    """
+
+    graph: Graph
+    copies: int
+    works: list[list[Work]]
+    kinds: Column
+    starts: Times
+    ends: Times
+
+
+def _play(plan: Plan, program: Program, over: Network, ranks_of: Column) -> _Played:
+    """The program played by the copies of its rows that have these ranks; one of them if they are alike."""
+    first, kinds = alike(program)
+    works = _works(plan, program, first, ranks_of)
+    prices = _prices(plan, works, _clusters(plan, program, first, over))
+    copies = 1 if not plan.cluster.shared_cores and np.all(prices == prices[0]) else len(ranks_of)
+    graph = graphs.build(program, replicas=copies)
+    # of each operation of the graph: its copy, its kind, and its rank in the layout
+    pipeline, copy = np.divmod(graph.ranks, copies)
+    kinds = kinds[graph.source]
+    starts, ends = engine.play(graph, prices[copy, kinds], _cores(plan, graph, ranks_of[copy, pipeline]))
+    return _Played(graph, copies, works, kinds, starts, ends)
+
+
+def _links_alike(plan: Plan, ranks_of: Column) -> bool:
+    """Whether every copy of the rows has links alike: told by what each rank's exchanges go over."""
+    cluster, over = plan.cluster, np.zeros(plan.layout.world, dtype=np.int64)
+    ways: dict[Ring | Link, int] = {}
+    for exchange in exchanges.EXCHANGES:
+        for ranks in exchanges.groups(plan, exchange):
+            over[list(ranks)] = ways.setdefault(ring(cluster, ranks), len(ways))
+        alike = [over[ranks_of]]
+        for part in exchanges.messages(plan, exchange):
+            for source, target in part:
+                over[source] = ways.setdefault(cluster.link(source, target), len(ways))
+            alike.append(over[ranks_of])
+        if any((each != each[0]).any() for each in alike):
+            return False
+    return True
+
+
+def alike(program: Program) -> tuple[Column, Column]:
     """Operations of one row that differ in their micro-batch only are of one kind: they do the same.
 
     Not the last backward of a stage, which may complete gradients over the tensor axis.
