@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +25,26 @@ def kept(wanted: str, folder: Path = Path()) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
+def name(text: str) -> str:
+    """What a fabric that a plan keeps as `text` is called."""
+    return str(_document(text).get("name")) if _is_document(text) else text
+
+
 def loads(text: str) -> Fabric:
     """The fabric that a plan keeps as `text`."""
-    if not text.startswith("{"):
-        return topologies.named(text)
+    return fabrics.built(_document(text), "cluster.fabric") if _is_document(text) else topologies.named(text)
+
+
+def _is_document(text: str) -> bool:
+    return text.startswith("{")
+
+
+def _document(text: str) -> dict[str, Any]:
     try:
-        told = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise PlanError(f"cluster.fabric is no JSON document ({error.msg}). Plan the job again.") from None
-    return fabrics.built(told, "cluster.fabric")
+        found: dict[str, Any] = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        raise PlanError("cluster.fabric of the plan is no JSON document. Plan the job again.") from None
+    return found
 
 
 def of_cluster(cluster: Cluster, world: int) -> Fabric:

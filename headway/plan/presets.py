@@ -34,13 +34,24 @@ def model(wanted: str | Mapping[str, Any]) -> ModelSpec:
 
 def cluster(wanted: str | Mapping[str, Any], folder: Path) -> Cluster:
     """The cluster that a job names; files are in `folder`, a fabric's beside the file that names it."""
-    fields = {"preset": wanted} if isinstance(wanted, str) else dict(wanted)
+    fields = _with_fabric({"preset": wanted} if isinstance(wanted, str) else wanted, folder)
     name = fields.pop("preset", None)
     if not (isinstance(name, str) and name.endswith(_FILES)):
-        return _with_fabric(_changed(name, fields, "cluster"), folder)
-    told = dict(read.mapping(folder / name, "cluster file"))
-    base = _with_fabric(_changed(told.pop("preset", None), told, name), (folder / name).parent)
-    return _with_fabric(_decoded(base, fields, "cluster"), folder) if fields else base
+        return _changed(name, fields, "cluster")
+    path = folder / name
+    told = _with_fabric(read.mapping(path, "cluster file"), path.parent)
+    base = _changed(told.pop("preset", None), told, name)
+    return _decoded(base, fields, "cluster") if fields else base
+
+
+def _with_fabric(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """`fields` with the text of the fabric as a plan keeps it, which needs no file."""
+    named = fields.get("fabric", NO_FABRIC)
+    if named == NO_FABRIC or not isinstance(named, str):
+        return dict(fields)
+    from headway.plan import network
+
+    return {**fields, "fabric": network.kept(named, folder)}
 
 
 def _changed(preset: object, fields: Mapping[str, Any], where: str) -> Cluster:
@@ -62,12 +73,3 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         inside = isinstance(value, dict) and isinstance(found.get(key), dict)
         found[key] = _merged(found[key], value) if inside else value
     return found
-
-
-def _with_fabric(of: Cluster, folder: Path) -> Cluster:
-    """With the text of its fabric as a plan keeps it, which needs no file."""
-    if of.fabric == NO_FABRIC:
-        return of
-    from headway.plan import network
-
-    return dataclasses.replace(of, fabric=network.kept(of.fabric, folder))

@@ -48,7 +48,7 @@ class Network:
     def __str__(self) -> str:
         slowed = {exchange: share for exchange, share in self.shares.items() if share.median < 1.0}
         said = ", ".join(f"{exchange} {share.median:.0%}" for exchange, share in slowed.items())
-        return f"{self.name}, {self.how}: " + (f"of a card's rate {said} get" if said else "all get their card's rate")
+        return f"{self.name}, {self.how}: {said or 'all exchanges 100%'} of a card's rate"
 
     def document(self) -> dict[str, object]:
         """As `--json` prints it."""
