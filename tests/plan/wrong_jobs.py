@@ -333,7 +333,11 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "cluster: {preset: h800-hpn, fabric: hpnn}",
         "no fabric is called 'hpnn'. Did you mean 'hpn'?",
     ),
-    ("fabric that is no word", "cluster: {preset: h800-hpn, fabric: [hpn]}", "fabric is ['hpn'], but should be a word."),
+    (
+        "fabric that is no word",
+        "cluster: {preset: h800-hpn, fabric: [hpn]}",
+        "fabric is ['hpn'], but should be a word.",
+    ),
     ("fabric file that is not there", "cluster: {preset: h800-hpn, fabric: gone.yaml}", "there is no file"),
     (
         "fabric with other hosts",
