@@ -2,7 +2,6 @@
 
 import dataclasses
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from headway.fabric.traffic import GOODPUT, capacities, carry
 from headway.fabric.ways import ways
 from headway.layout import Layout
 from headway.plan.network import kept
-from headway.sim import cost, exchanges, network
+from headway.sim import exchanges, network
 from headway.sim.estimate import estimate
 from headway.sim.exchanges import EXCHANGES
 from headway.sim.network import FREE
@@ -176,13 +175,14 @@ def test_messages_that_go_at_once_never_share_an_end(plan_of):
 
 
 def test_where_a_rank_sends_both_ways_the_messages_go_in_parts(plan_of, tmp_path):
-    rows = "0F0,3F0,3B0,0B0,0F1,3F1,3B1,0B1\n1F0,2F0,2B0,1B0,1F1,2F1,2B1,1B1\n"  # a V: rank 1 sends on and back
+    rows = "0F0,5F0,5B0,0B0\n1F0,4F0,4B0,1B0\n2F0,3F0,3B0,2B0\n"  # a V: rank 1 sends on to rank 2, and back to rank 0
     (tmp_path / "v.csv").write_text(rows)
     plan = plan_of(
-        parallel={"pipeline": 2, "data": 1, "chunks": 2, "schedule": str(tmp_path / "v.csv")},
-        train={"global_batch": 2, "microbatch": 1},
+        parallel={"pipeline": 3, "data": 1, "chunks": 2, "schedule": str(tmp_path / "v.csv")},
+        train={"global_batch": 1, "microbatch": 1},
     )
-    assert exchanges.messages(plan, "forward") == (((0, 1), (1, 0)),)
+    assert exchanges.messages(plan, "forward") == (((0, 1), (1, 2)), ((2, 1), (1, 0)))
+    assert exchanges.messages(plan, "backward") == (((0, 1), (1, 2)), ((2, 1), (1, 0)))
     assert exchanges.messages(plan, "data") == ()
 
 
