@@ -22,8 +22,8 @@ _OWN = {
     Kind.UNSHARD: "parameter gathers",
     Kind.REDUCE_GRAD: "gradient sums",
     Kind.STEP: "step totals",
-    Kind.SEND_F: "activations on",
-    Kind.SEND_B: "gradients back",
+    Kind.SEND_F: "activations",
+    Kind.SEND_B: "their gradients",
 }
 
 

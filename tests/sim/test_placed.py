@@ -36,7 +36,7 @@ def test_data_ranks_outside_of_pipelines_cross_segments_in_place_of_messages(pla
     one, other = _both(plan_of, HOPS["three axes"], NARROW)
     assert (one.order, other.order) == ("tensor, data, pipeline", "tensor, pipeline, data")
     far = [{each.purpose for each in of.sent if each.segments} for of in (one, other)]
-    assert far[0] == {"activations on", "gradients back", "shared embedding", "step totals"}
+    assert far[0] == {"activations", "their gradients", "shared embedding", "step totals"}
     assert far[1] == {"gradient sums", "shared embedding", "step totals", "token counts"}
 
 
@@ -60,7 +60,7 @@ def test_the_other_order_of_the_other_order_is_the_usual_one(plan_of):
 def test_advice_says_what_crosses_pods_and_which_order_would_have_less_do_so(plan_of):
     pipeline, data = _both(plan_of, HOPS["three axes"], PODS)
     assert pipeline.pods == 2
-    assert advice(pipeline, data) == "Across pods: shared embedding, activations on, gradients back, step totals."
+    assert advice(pipeline, data) == "Across pods: shared embedding, activations, their gradients, step totals."
     said = advice(data, pipeline)
     assert said.startswith("Across pods: gradient sums, ")
     share = sum(each.pods for each in pipeline.sent) / sum(each.pods for each in data.sent)

@@ -31,7 +31,7 @@ def test_what_crosses_is_counted_link_by_link(plan_of):
     plan = _plan(plan_of, HOPS["three axes"], NARROW)
     found = _sent(plan)
     # 16 ranks of stage 0 send 16 micro-batches to 16 ranks in the other segment, and get as many gradients
-    forward, backward = found["activations on"], found["gradients back"]
+    forward, backward = found["activations"], found["their gradients"]
     each = 16 * 16 * message_bytes(plan)
     assert (forward.groups, forward.ranks) == (16, 2)
     assert forward.bytes == forward.hosts == forward.segments == each == backward.segments
@@ -50,7 +50,7 @@ def test_what_crosses_is_counted_link_by_link(plan_of):
 
 def test_pods_are_told_from_segments(plan_of):
     found = _sent(_plan(plan_of, HOPS["three axes"], PODS))
-    assert found["activations on"].pods == found["activations on"].segments > 0
+    assert found["activations"].pods == found["activations"].segments > 0
     assert found["gradient sums"].pods == 0
     every = tuple(found.values())
     assert crossing(every)[1] == sum(each.pods for each in every)
@@ -59,7 +59,7 @@ def test_pods_are_told_from_segments(plan_of):
 
 def test_seconds_are_those_of_the_rank_that_takes_longest(plan_of):
     plan = _plan(plan_of, HOPS["three axes"], NARROW)
-    found, link = _sent(plan)["activations on"], plan.cluster.between
+    found, link = _sent(plan)["activations"], plan.cluster.between
     one = message_bytes(plan) / link.bandwidth
     assert found.closed == pytest.approx(16 * (link.call + link.latency + one))
     assert found.seconds == pytest.approx(16 * (link.call + link.latency + one / found.share.median))

@@ -156,8 +156,7 @@ def _print(found: "list[Placed]", order: str, seeds: int) -> None:
     leaving = sum(each.hosts for each in one.sent)
     out.print(title(one.seated.plan))
     rows = [
-        ("step", f"{show_seconds(one.seconds)} on {one.over.name}; {show_seconds(one.closed)} by the closed form, in "
-                 "which no group meets another"),
+        ("step", f"{show_seconds(one.seconds)} on {one.over.name}; {show_seconds(one.closed)} by the closed form"),
         ("ranks", f"on {counted(one.hosts, 'host')} in {_of(one.segments, one.fewest[0], 'segment')} and "
                   f"{_of(one.pods, one.fewest[1], 'pod')}, hosts {order}"),
         ("pairs", f"{one.over.how}; {counted(seeds, 'hash seed')}"),
@@ -166,10 +165,8 @@ def _print(found: "list[Placed]", order: str, seeds: int) -> None:
     ]  # fmt: skip
     out.print(facts(rows))
     out.print()
-    out.print(_sent(one))
-    out.print()
-    if bound := _bound(one):
-        out.print(bound)
+    for table in (_sent(one), _rates(one)):
+        out.print(table)
         out.print()
     if len(found) > 1 and one.segments > 1:
         out.print(_orders(found))
@@ -186,51 +183,52 @@ def _of(number: int, fewest: int, noun: str) -> str:
 
 
 def _sent(of: "Placed") -> "Table":
+    """What is sent, and how far."""
     from headway.cli.show import table
-    from headway.units import show_bytes, show_seconds
 
-    places = {"hosts": "leave a host", "segments": "a segment", "pods": "a pod"}
+    places = {"hosts": "across hosts", "segments": "segments", "pods": "pods"}
     used = [place for place in places if getattr(of, place) > 1]
-    numbers = ("groups × ranks", "a step", *(places[each] for each in used), "share", "seconds", "closed form")
+    numbers = ("groups × ranks", "bytes", *(places[each] for each in used))
     drawn = table("what for", *numbers, right=numbers)
     for each in of.sent:
-        sizes = [getattr(each, place) for place in used]
-        drawn.add_row(
-            each.purpose,
-            f"{each.groups:,} × {each.ranks:,}",
-            show_bytes(each.bytes),
-            *(show_bytes(size) if size else "–" for size in sizes),
-            f"{each.share.median:.1%}" if each.share else "–",
-            show_seconds(each.seconds),
-            show_seconds(each.closed),
-        )
+        sizes = (each.bytes, *(getattr(each, place) for place in used))
+        drawn.add_row(each.purpose, f"{each.groups:,} × {each.ranks:,}", *map(_size, sizes))
     return drawn
 
 
-def _bound(of: "Placed") -> "Table | None":
-    """What bounds the exchanges that do not get all of a card's rate."""
+def _rates(of: "Placed") -> "Table":
+    """How long it takes, at what share of a card's rate, and what bounds it."""
     from headway.cli.show import table
     from headway.fabric.loads import link_name
+    from headway.units import show_seconds
 
-    slowed = {exchange: share for exchange, share in of.over.shares.items() if share.median < 1.0}
-    if not slowed:
-        return None
-    drawn = table("slowed", "share", "over the seeds", "slowest link", right=("share", "over the seeds"))
-    for exchange, share in slowed.items():
-        purposes = ", ".join(each.purpose for each in of.sent if each.exchange == exchange)
-        over = f"{share.least:.1%} to {share.most:.1%}"
-        drawn.add_row(purposes, f"{share.median:.1%}", over, link_name(of.seated.fabric, share.link))
+    numbers = ("seconds", "closed form", "share", "seeds")
+    drawn = table("what for", *numbers, "slowest link", right=numbers)
+    for each in of.sent:
+        rate, over, link = "–", "", ""
+        if share := each.share:
+            rate = f"{share.median:.1%}"
+        if share and share.least < 1.0:
+            over, link = f"{share.least:.1%}–{share.most:.1%}", link_name(of.seated.fabric, share.link)
+        drawn.add_row(each.purpose, show_seconds(each.seconds), show_seconds(each.closed), rate, over, link)
     return drawn
 
 
 def _orders(found: "list[Placed]") -> "Table":
+    """Both orders of the axes, side by side."""
     from headway.cli.show import table
     from headway.sim.sent import crossing
-    from headway.units import show_bytes, show_seconds
+    from headway.units import show_seconds
 
-    numbers = ("data across segments", "pods", "pipeline across segments", "pods ", "step")
-    drawn = table("axes, fastest first", *numbers, right=numbers)
+    numbers = ("step", "across segments", "across pods")
+    drawn = table("axes, fastest first", "step", "of", *numbers[1:], right=numbers)
     for each in found:
-        sizes = [size for chosen in (_DATA, _PIPELINE) for size in crossing(each.sent, *chosen)]
-        drawn.add_row(each.order, *(show_bytes(size) if size else "–" for size in sizes), show_seconds(each.seconds))
+        drawn.add_row(each.order, show_seconds(each.seconds), "data", *map(_size, crossing(each.sent, *_DATA)))
+        drawn.add_row("", "", "pipeline", *map(_size, crossing(each.sent, *_PIPELINE)))
     return drawn
+
+
+def _size(size: int) -> str:
+    from headway.units import show_bytes
+
+    return show_bytes(size) if size else "–"
