@@ -139,6 +139,8 @@ def _print(built: "Plan", trace: "Trace", place: "Place", output: Path | None) -
 
 
 def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
+    from headway.cluster.spec import NO_FABRIC
+    from headway.plan.network import name as fabric_name
     from headway.plan.stages import layout_text
     from headway.plan.work import model_flops_per_token
     from headway.report.holdings import units_text
@@ -167,6 +169,7 @@ def _facts(built: "Plan", trace: "Trace") -> list[tuple[str, str]]:
             else f"{place.name}: {place.nodes} node of {cores} cores and {show_bytes(place.device.memory)}, "
             f"shared by its ranks",
         ),
+        *([("fabric", fabric_name(place.fabric))] if place.fabric != NO_FABRIC else []),
         ("layout", f"{' × '.join(f'{axis} {size}' for axis, size in layout.sizes)} = {layout.world} ranks{cut}"),
         *((f"{axis} groups", some([group(g) for g in all_], "groups")) for axis, all_ in groups),
         (

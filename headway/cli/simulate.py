@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from headway.plan.plan import Plan
     from headway.report.throughput import Throughput
+    from headway.sim.network import Network
     from headway.trace import Trace
 
 MOST_RANKS = 32  # drawn in the timeline
@@ -43,28 +44,33 @@ def simulate(*, job: Path, overrides: tuple[str, ...], path: Path | None, explai
     from headway.cli.show import print_json, save
     from headway.plan import build
     from headway.report.throughput import throughput
+    from headway.sim import network
     from headway.sim import simulate as simulator
 
     if path and not path.name.endswith((".json", ".json.gz")):
         raise click.BadParameter(f"{path} must end in .json or .json.gz.", param_hint="--trace")
     built = build.from_file(job, overrides)
-    trace = simulator.simulate(built)
+    over = network.network(built)
+    trace = simulator.simulate(built, over=over)
     figures = throughput(built, trace.makespan)
-    why = _explain(built, trace) if explained else None
+    why = _explain(built, trace, over) if explained else None
     if path:
         save(path, lambda: chrome.write(path, trace))
     if as_json:
-        print_json(_document(built, trace, figures) | ({"explain": why} if why else {}))
+        shares = {"network": over.document()} if over.name else {}
+        print_json(_document(built, trace, figures) | shares | ({"explain": why} if why else {}))
     else:
-        _print(built, trace, figures, why, path)
+        _print(built, trace, figures, over, why)
+        if path:
+            print(f"The trace is in {path}; open it at ui.perfetto.dev.")
 
 
-def _explain(built: "Plan", trace: "Trace") -> dict[str, Any]:
+def _explain(built: "Plan", trace: "Trace", over: "Network") -> dict[str, Any]:
     from headway.sim import explain
     from headway.sim.planned import outline
 
     ranks, cores = built.layout.world, built.cluster.shared_cores
-    return explain.document(explain.explain(outline(built))) | {
+    return explain.document(explain.explain(outline(built, over))) | {
         "played_seconds": trace.makespan,
         "shared_cores": cores if 0 < cores < ranks else 0,
         "ranks": ranks,
@@ -90,7 +96,7 @@ def _document(built: "Plan", trace: "Trace", figures: "Throughput") -> dict[str,
     }
 
 
-def _print(built: "Plan", trace: "Trace", figures: "Throughput", why: dict[str, Any] | None, path: Path | None) -> None:
+def _print(built: "Plan", trace: "Trace", figures: "Throughput", over: "Network", why: dict[str, Any] | None) -> None:
     from headway.cli.show import console, facts, is_coloured, print_lines, title
     from headway.report.makeup import bar, fullest, verdict
     from headway.units import show_count, show_seconds
@@ -109,6 +115,7 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", why: dict[str, 
                 ("MFU", f"{figures.mfu:.1%} ({achieved}FLOP/s of {peak}FLOP/s)"),
                 ("bubble", f"{trace.bubble():.1%} of the busy time{crowded}"),
                 ("memory", verdict(place)),
+                *([("network", str(over))] if over.name else []),
             ]
         )
     )
@@ -123,8 +130,6 @@ def _print(built: "Plan", trace: "Trace", figures: "Throughput", why: dict[str, 
         out.print(_edges(edges))
         out.print()
     _timeline(out, trace)
-    if path:
-        out.print(f"The trace is in {path}; open it at ui.perfetto.dev.")
 
 
 def _print_why(out: "Console", why: dict[str, Any]) -> None:

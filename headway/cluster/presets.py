@@ -115,7 +115,8 @@ def _network(name: str, bandwidth: float) -> Link:
 def _reached(name: str, bandwidth: float, entry: Mapping[str, Any]) -> Link:
     reached = BytesPerSecond(bandwidth * entry["reached"])
     times = Seconds(float(entry["latency"])), Seconds(float(entry["call"]))
-    return Link(name, times[0], reached, times[1], BytesPerSecond(float(entry.get("in_switch", 0))))
+    in_switch = BytesPerSecond(float(entry.get("in_switch", 0)))
+    return Link(name, times[0], reached, times[1], in_switch, BytesPerSecond(bandwidth))
 
 
 def _named(entries: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:

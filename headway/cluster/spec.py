@@ -8,6 +8,7 @@ from typing import Literal
 from headway.errors import PlanError
 from headway.units import Bytes, BytesPerSecond, Dtype, FlopsPerSecond, Seconds
 
+NO_FABRIC = "none"
 _NO_BYTES, _AT_ONCE, _NO_RATE = Bytes(0), Seconds(0.0), BytesPerSecond(0.0)
 
 
@@ -62,6 +63,7 @@ class Link:
     """A way between two ranks: seconds = latency + bytes / bandwidth (the alpha-beta model), and `call` to begin.
 
     `in_switch`: bus bandwidth of an all-reduce that the link's switches compute (NVLink SHARP); 0: they do not.
+    `line`: what the data sheet says, of which collectives reach `bandwidth`; 0: not known.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Link:
     bandwidth: BytesPerSecond
     call: Seconds = _AT_ONCE
     in_switch: BytesPerSecond = _NO_RATE
+    line: BytesPerSecond = _NO_RATE
 
     def __post_init__(self) -> None:
         if not (self.bandwidth > 0 and self.latency >= 0 and self.call >= 0):
@@ -81,6 +84,7 @@ class Cluster:
 
     `inside` links two devices of a node, `between` is the network card that each device has, or its share of one.
     `shared_cores` is the number of cores that the ranks of a node compete for; 0 where each device computes on its own.
+    `fabric`: the network between the nodes, as plan/fabric.py keeps it; `none`: nodes do not share one another's ways.
     """
 
     name: str
@@ -90,6 +94,7 @@ class Cluster:
     inside: Link
     between: Link
     shared_cores: int = 0
+    fabric: str = NO_FABRIC
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.devices_per_node < 1:

@@ -79,29 +79,40 @@ def volume(kind: Collective, ranks: int) -> float:
     return (1 if kind == "all_to_all" else exchange.ROUNDS[kind]) * (ranks - 1) / ranks
 
 
-def traffic(fabric: Fabric, groups: Sequence[Group], kind: Collective, algorithm: Algorithm, size: float) -> Traffic:
+def traffic(
+    fabric: Fabric, groups: Sequence[Group], kind: Collective, algorithm: Algorithm, size: float | Rates
+) -> Traffic:
     """What groups that call `kind` at once, with buffers of `size` bytes, send between their hosts.
 
-    `size` is what is reduced, gathered, scattered, or sent by each rank. A ring passes every channel's part through all
-    hosts; double trees carry half of it each, leaves of one being inner nodes of the other; hierarchical: members
-    reduce and scatter inside their hosts, so that rings between hosts carry 2(h − 1)/h of each card's part only.
-    Bytes for a card of another rail are handed over inside the host first, and leave by the card of that rail.
+    `size` is what is reduced, gathered, scattered, or sent by each rank: of all groups, or [groups]. A ring passes
+    every channel's part through all hosts; double trees carry half of it each, leaves of one being inner nodes of the
+    other; hierarchical: members reduce and scatter inside their hosts, so that rings between hosts carry 2(h − 1)/h of
+    each card's part only. Bytes for a card of another rail are handed over inside the host first, and leave by the card
+    of that rail.
     """
     if (pairs := sum(_pairs(each, kind, algorithm) for each in groups)) > MOST_EDGES:
         raise PlanError(f"{pairs:,} pairs of cards are more than the {MOST_EDGES:,} that are played. Use fewer GPUs.")
+    every = list(zip(groups, np.broadcast_to(size, len(groups)).tolist(), strict=True))
     match algorithm:
         case "ring":
-            parts = [_ring(each, volume(kind, each.ranks) * size / each.channels) for each in groups]
+            parts = [_ring(of, volume(kind, of.ranks) * each / of.channels) for of, each in every]
         case "hierarchical":
-            parts = [_ring(each, volume(kind, each.hosts) * size / each.channels) for each in groups]
+            parts = [_ring(of, volume(kind, of.hosts) * each / of.channels) for of, each in every]
         case "tree":
-            parts = [_tree(each, size / each.channels / 2) for each in groups]
+            parts = [_tree(of, each / of.channels / 2) for of, each in every]
         case "pairs":
             one = _to_all if kind == "all_to_all" else _to_next
-            parts = [one(each, size) for each in groups]
+            parts = [one(*each) for each in every]
         case _:
             assert_never(algorithm)
     return _joined(fabric, parts)
+
+
+def sends(fabric: Fabric, source: Column, destination: Column, size: Rates) -> Traffic:
+    """A message of `size` bytes, [E], from each card to another, all at once; those inside a host send nothing."""
+    between = source // fabric.gpus_per_host != destination // fabric.gpus_per_host
+    ends = source[between].astype(np.int32), destination[between].astype(np.int32)
+    return _joined(fabric, [Traffic(*ends, np.arange(len(ends[0]), dtype=np.int32), size[between])])
 
 
 def _pairs(of: Group, kind: Collective, algorithm: Algorithm) -> int:

@@ -62,14 +62,28 @@ def carry(traffic: Traffic, connections: Connections, capacity: Rates, split: Sp
     edge as fast as its slowest connection times their number. Where the next message goes to the connection with the
     fewest unfinished bytes, each carries what it could get alone among all connections.
     """
-    stuck = np.zeros(len(traffic.bytes), bool)
-    stuck[traffic.channel[connections.pair[_still(connections, capacity)]]] = True
+    stuck = _stuck(traffic, connections, capacity)
     uses = _uses(traffic, connections, capacity, split, stuck)
     played = play(capacity, uses, np.where(stuck, 0.0, traffic.bytes))
     seconds = np.where(stuck & (traffic.bytes > 0), np.inf, played.ends)
     loads = uses.loads(played.rates, len(capacity))
     done = Carried(seconds, played.rates, loads, capacity, played.bound, np.full(len(Hop), NONE, np.int32))
     return replace(done, route=_route(done, traffic, connections))
+
+
+def started(traffic: Traffic, connections: Connections, capacity: Rates, split: Split) -> tuple[Rates, Column]:
+    """[C] each: bytes a second of an edge as long as all channels send, 0 of a stuck one, and the link that bounds it.
+
+    The least of these rates never falls where capacity is added to equal splits.
+    """
+    return max_min(capacity, _uses(traffic, connections, capacity, split, _stuck(traffic, connections, capacity)))
+
+
+def _stuck(traffic: Traffic, connections: Connections, capacity: Rates) -> Flags:
+    """[C]: whether a connection of the channel never arrives."""
+    found = np.zeros(len(traffic.bytes), bool)
+    found[traffic.channel[connections.pair[_still(connections, capacity)]]] = True
+    return found
 
 
 def _still(connections: Connections, capacity: Rates) -> Flags:

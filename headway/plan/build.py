@@ -7,16 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.cluster import presets as clusters
-from headway.cluster.spec import Cluster
+from headway.cluster.spec import NO_FABRIC, Cluster
 from headway.data.tokenizer import BYTE_VOCABULARY, BYTES, NONE
-from headway.errors import PlanError, nearest
+from headway.errors import PlanError
 from headway.layout import layout
 from headway.model import cut
-from headway.model import spec as models
 from headway.model.spec import ModelSpec
 from headway.placement import zero
-from headway.plan import read
+from headway.plan import presets, read
 from headway.plan.dtypes import dtypes
 from headway.plan.job import Job, Offload, Parallel, Train
 from headway.plan.plan import Plan
@@ -47,7 +45,7 @@ def from_file(path: Path, overrides: tuple[str, ...] = ()) -> Plan:
 def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
     """The plan of a job; files that it names are relative to `folder`. Raises PlanError with what would work."""
     parallel = _refuse_what_is_not_built(job)
-    model, cluster = _model(job.model), _cluster(job.cluster, folder)
+    model, cluster = presets.model(job.model), presets.cluster(job.cluster, folder)
     _check_sizes(job, model, cluster)
     cut.check(model, parallel.tensor)
     if parallel.sequence_parallel:
@@ -58,6 +56,7 @@ def build(job: Job, *, name: str = "job", folder: Path = Path()) -> Plan:
             f"the layout needs {place.world} devices (tensor {parallel.tensor} × pipeline {parallel.pipeline} × data "
             f"{parallel.data}), but {cluster} has {cluster.num_devices}. Use smaller axes or a larger cluster."
         )
+    _check_fabric(cluster, place.world)
     microbatches = _num_microbatches(job, parallel)
     rows = compute_rows(parallel, job.train, microbatches, folder)
     again = recompute(parallel.recompute, model)
@@ -101,6 +100,13 @@ def _lower(rows: Schedule, parts: tuple[Parts, ...]) -> Schedule:
             passes.add_reductions(passes.add_gathers(found, once, each), reduced, cut_grads)
         ),
     )
+
+
+def _check_fabric(cluster: Cluster, world: int) -> None:
+    if cluster.fabric != NO_FABRIC:
+        from headway.plan import network
+
+        network.of_cluster(cluster, world)
 
 
 def _num_microbatches(job: Job, parallel: Parallel) -> int:
@@ -277,27 +283,3 @@ def _refuse_what_is_not_built(job: Job) -> Parallel:
 
 def _yaml(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _model(wanted: str | dict[str, Any]) -> ModelSpec:
-    fields = {"preset": wanted} if isinstance(wanted, str) else dict(wanted)
-    name = fields.pop("preset", None)
-    if name is None:
-        return read.decode(ModelSpec, models.complete(fields), "model")
-    if not isinstance(name, str) or name not in models.PRESETS:
-        raise PlanError(f"no model preset is called '{name}'. {nearest(str(name), models.PRESETS)}")
-    base = models.PRESETS[name]
-    if (family := fields.get("family", base.family)) != base.family:
-        raise PlanError(
-            f"the model preset {name} is of family {base.family}, but model.family is {family!r}. "
-            f"Leave family out, or preset and give all fields."
-        )
-    return read.decode(ModelSpec, models.complete(fields, base), "model")
-
-
-def _cluster(wanted: str | dict[str, Any], folder: Path) -> Cluster:
-    if isinstance(wanted, dict):
-        return read.decode(Cluster, wanted, "cluster")
-    if wanted.endswith((".yaml", ".yml")):
-        return read.decode(Cluster, read.mapping(folder / wanted, "cluster file"), wanted)
-    return clusters.preset(wanted)

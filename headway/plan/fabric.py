@@ -13,6 +13,7 @@ from headway.fabric.node import Node
 from headway.fabric.shape import Shape
 from headway.plan import read
 
+_SIMAI = "simai"  # the key of SimAI's text in a document
 _LISTS = {"switches": Switches, "segments": Segment, "links": Bundle}
 
 
@@ -22,22 +23,38 @@ def fabric(wanted: str, folder: Path = Path(), sizes: Mapping[str, str] | None =
     A YAML file holds the fields of a Shape beside `family`, or those of a Blueprint; any other is SimAI's topology
     text. Raises PlanError for what is wrong.
     """
+    found = told(wanted, folder)
+    if isinstance(found, Shape):
+        return topologies.build(shape.changed(found, dict(sizes or {})))
+    if sizes:
+        each = "link" if _SIMAI in found else "switch"
+        raise PlanError(f"{wanted} tells each {each}, so {next(iter(sizes))} cannot be set. Change the file.")
+    return built(found, wanted)
+
+
+def told(wanted: str, folder: Path) -> Shape | dict[str, Any]:
+    """What a name, a shape's text or a file tells: a shape, or a document that needs no file any more."""
     if is_node(wanted):
         raise PlanError(f"{wanted} tells the inside of a node, and no fabric. Name a family, or a fabric file.")
     if not wanted.endswith((".yaml", ".yml")):
-        if _is_file(folder / wanted) and not _is_shape(wanted):
-            _refuse_sizes(wanted, "each link", sizes)
-            return simai.parse(_text(folder / wanted), wanted)
-        return topologies.build(shape.changed(shape.parse(wanted), dict(sizes or {})))
+        if _is_file(folder / wanted) and not is_shape(wanted):
+            return {"name": wanted, _SIMAI: _text(folder / wanted)}
+        return shape.parse(wanted)
     document = read.mapping(folder / wanted, "fabric file")
     if "family" in document:
-        return topologies.build(shape.changed(_shape(document, wanted), dict(sizes or {})))
+        return _shape(document, wanted)
     if "switches" not in document:
         raise PlanError(
             f"{wanted} tells no fabric. Give it `family: hpn` and sizes that differ, or switches, segments and links."
         )
-    _refuse_sizes(wanted, "each switch", sizes)
-    return blueprint.build(_blueprint(document, wanted))
+    return {"name": Path(wanted).stem, **document}
+
+
+def built(document: dict[str, Any], where: str) -> Fabric:
+    """The fabric that a document tells; `where` is named in errors."""
+    if _SIMAI in document:
+        return simai.parse(str(document[_SIMAI]), str(document.get("name")))
+    return blueprint.build(_blueprint(document, where))
 
 
 def is_node(wanted: str) -> bool:
@@ -58,7 +75,8 @@ def node(wanted: str, folder: Path = Path()) -> Node:
     return nccl_xml.parse(data, wanted)
 
 
-def _is_shape(wanted: str) -> bool:
+def is_shape(wanted: str) -> bool:
+    """Whether a text is that of a shape: a family, and what differs."""
     return wanted.partition(" ")[0] in {*shape.FAMILIES, shape.PLAIN.family}
 
 
@@ -78,11 +96,6 @@ def _text(path: Path) -> str:
         raise PlanError(f"{path} cannot be read ({error.strerror}). Give the path of a fabric file.") from None
 
 
-def _refuse_sizes(wanted: str, told: str, sizes: Mapping[str, str] | None) -> None:
-    if sizes:
-        raise PlanError(f"{wanted} tells {told}, so {next(iter(sizes))} cannot be set. Change the file.")
-
-
 def _shape(document: dict[str, Any], where: str) -> Shape:
     base = shape.PLAIN if document["family"] == shape.PLAIN.family else shape.family(str(document["family"]))
     return read.decode(Shape, {**dataclasses.asdict(base), **document}, where)
@@ -96,5 +109,5 @@ def _blueprint(document: dict[str, Any], where: str) -> Blueprint:
             raise PlanError(f"{where}: {name} is no list of mappings. Write one entry a line, like - {{…}}.")
         parts[name] = tuple(read.decode(kind, each, f"{where}: {name} {n}") for n, each in enumerate(entries))
     rest = {key: value for key, value in document.items() if key not in _LISTS}
-    head = read.decode(Blueprint, {"name": Path(where).stem, **rest, **{name: [] for name in _LISTS}}, where)
+    head = read.decode(Blueprint, {**rest, **{name: [] for name in _LISTS}}, where)
     return dataclasses.replace(head, **parts)

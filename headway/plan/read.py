@@ -21,6 +21,7 @@ _EXAMPLES: dict[What, str] = {
     "cluster file": "examples/cluster.yaml",
     "fabric file": "examples/fabric.yaml",
 }
+_PRESETS = {each.name: each.default for each in dataclasses.fields(Job) if each.name in {"model", "cluster"}}
 _MOST_VALUES = 1_000_000  # of a document; one of 2**17 hosts told one by one has fewer
 
 
@@ -98,7 +99,7 @@ def _override(document: dict[str, Any], text: str) -> None:
         raise PlanError(f"--set {text}: write it as section.key=value, like --set train.steps=20.")
     section = document
     for name in path[:-1]:
-        inner = section[name] = {} if section.get(name) is None else section[name]
+        inner = section[name] = _opened(section.get(name), _PRESETS.get(name) if section is document else None)
         if not isinstance(inner, dict):
             raise PlanError(f"--set {text}: {name} is {inner!r}, not a section.")
         section = inner
@@ -106,6 +107,14 @@ def _override(document: dict[str, Any], text: str) -> None:
         section[path[-1]] = yaml.load(value, _Loader)
     except (yaml.YAMLError, ValueError):
         raise PlanError(f"--set {text}: '{value}' is not a YAML value.") from None
+
+
+def _opened(found: object, preset: object) -> object:
+    """A section that can be changed: an empty one where there is none, `{preset: NAME}` of the name of one."""
+    if preset is None:
+        return {} if found is None else found
+    name = preset if found is None else found
+    return {"preset": name} if isinstance(name, str) else name
 
 
 def _refuse_unknown(kind: type, document: Mapping[str, Any], where: str, section: tuple[str, ...] = ()) -> None:

@@ -15,16 +15,22 @@ def seconds(work: Work, cluster: Cluster, dtype: Dtype) -> Seconds:
     """How long `work` of Headway takes once it starts: computing, then communicating. No contention."""
     effort = Effort(work.products, work.attention, work.traffic, work.kernels)
     both = (price(cluster.device, work.again, dtype), price(cluster.device, effort, dtype, backward=work.backward))
-    taken = sum((float(each.seconds) for each in both), 0.0)
-    match way(work, cluster):
-        case Link() as link:
-            taken += link.call + link.latency + work.bytes / link.bandwidth
-        case Ring() as over:
-            taken += collectives(work.calls, over)
+    taken = sum((float(each.seconds) for each in both), 0.0) + communicating(work, cluster)
     if work.products:
         started = work.kernels + work.again.kernels, len(work.calls)
         taken += waiting(cluster.device, HEADWAY, taken, started, backward=work.backward)
     return Seconds(taken)
+
+
+def communicating(work: Work, cluster: Cluster) -> Seconds:
+    """How long the message or the collectives of `work` take."""
+    match way(work, cluster):
+        case Link() as link:
+            return Seconds(link.call + link.latency + work.bytes / link.bandwidth)
+        case Ring() as over:
+            return collectives(work.calls, over)
+        case None:
+            return Seconds(0.0)
 
 
 def way(work: Work, cluster: Cluster) -> Link | Ring | None:

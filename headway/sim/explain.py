@@ -143,6 +143,7 @@ def _link(link: Link) -> Link:
     return replace(
         link,
         bandwidth=BytesPerSecond(link.bandwidth * FASTER),
+        line=BytesPerSecond(link.line * FASTER),
         latency=Seconds(link.latency / FASTER),
         call=Seconds(link.call / FASTER),
     )

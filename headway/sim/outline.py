@@ -9,6 +9,8 @@ from headway.model.sizes import Sizes
 from headway.model.spec import ModelSpec
 from headway.placement import State, Tier, zero
 from headway.sim.cost import collectives
+from headway.sim.exchanges import Exchange
+from headway.sim.network import FREE, Network
 from headway.stack.spec import AttentionKernel, Stack
 from headway.units import Bytes, BytesPerSecond, Dtype, Seconds
 
@@ -24,7 +26,8 @@ class Outline:
     bfloat16). `attention`: the kernel. `zero`: stage of ZeRO over `zero_ranks` of the data × context ranks (0: all of
     them); `optimizer_on` and `params_on`: the tier of optimizer states (and the gradients that they take) and of
     parameters. `recompute`: what the backward computes again; of a "fraction" the share `recomputed` of the layers.
-    `layers` of each stage, where they are known (none: as the stack splits). `smoothed`: labels of the loss.
+    `layers` of each stage, where they are known (none: as the stack splits). `smoothed`: labels of the loss. `network`:
+    what each exchange gets of the network cards.
     """
 
     model: ModelSpec
@@ -50,6 +53,7 @@ class Outline:
     recomputed: float = 1.0
     layers: tuple[int, ...] = ()
     smoothed: bool = False
+    network: Network = FREE
 
     @property
     def world(self) -> int:
@@ -121,31 +125,34 @@ class Outline:
         """How many ranks hold the same part, where ZeRO cuts over some of the data × context ranks only."""
         return self.data * self.context // self.sharers
 
-    def inside(self, ranks: int, *, stride: int) -> Ring:
+    def inside(self, ranks: int, exchange: Exchange = "tensor", *, stride: int) -> Ring:
         """The ring of so many ranks, `stride` apart: axes from the fastest are tensor, context, data, pipeline."""
         per_node = self.cluster.devices_per_node
-        return spread(self.cluster, ranks, max(1, per_node // stride))
+        return spread(self.network.cluster(self.cluster, exchange), ranks, max(1, per_node // stride))
 
     def sharing(self) -> Ring:
         """The ranks that sum gradients, or that share what ZeRO-3 cuts."""
-        over = self.inside(self.sharers, stride=self.tensor)
+        over = self.inside(self.sharers, "data", stride=self.tensor)
         if not self.stack.gathers_alone or self.zero < 3:
             return over
-        return replace(over, bandwidth=BytesPerSecond(min(over.bandwidth, self.cluster.between.bandwidth)))
+        card = self.network.cluster(self.cluster, "data").between
+        return replace(over, bandwidth=BytesPerSecond(min(over.bandwidth, card.bandwidth)))
 
     def copies(self) -> Ring:
         """The ranks that hold the same part where ZeRO cuts over some only."""
-        return self.inside(self.copied, stride=self.tensor * self.sharers)
+        return self.inside(self.copied, "data", stride=self.tensor * self.sharers)
 
     def ends(self) -> Ring:
         """The first and the last pipeline rank."""
-        return spread(self.cluster, 2, 2 if self.share_a_node(0, self.head_rank) else 1)
+        slowed = self.network.cluster(self.cluster, "shared")
+        return spread(slowed, 2, 2 if self.share_a_node(0, self.head_rank) else 1)
 
     def both_ends(self) -> Ring:
         """The ranks that hold a tied embedding: those of the first and of the last pipeline rank."""
         copies, per_node = self.data * self.context, self.cluster.devices_per_node
         near = copies if self.world > per_node else 2 * copies
-        return spread(self.cluster, 2 * copies, max(1, min(per_node // self.tensor, near)))
+        slowed = self.network.cluster(self.cluster, "shared")
+        return spread(slowed, 2 * copies, max(1, min(per_node // self.tensor, near)))
 
     def share_a_node(self, *pipeline_ranks: int) -> bool:
         """Whether all ranks of these pipeline ranks, and all between them, are on one node."""
@@ -153,13 +160,13 @@ class Outline:
         first, last = min(pipeline_ranks) * block, (max(pipeline_ranks) + 1) * block - 1
         return self.cluster.node(first) == self.cluster.node(last)
 
-    def message_seconds(self, *, inside: bool) -> Seconds:
-        """How long activations take from one pipeline rank to another, inside a node or between two.
+    def message_seconds(self, exchange: Exchange = "forward", *, inside: bool) -> Seconds:
+        """How long activations take from one pipeline rank to another, inside a node or between two; or gradients back.
 
         Tensor ranks send a part each, and gather it where they hold whole ones (Narayanan et al. 2021, §4.1).
         """
         size = self.sizes.tokens * self.model.hidden * self.dtype.bytes
-        over = spread(self.cluster, 2, 2 if inside else 1)
+        over = spread(self.network.cluster(self.cluster, exchange), 2, 2 if inside else 1)
         part = size // (self.tensor if self.stack.scatters_messages or self.sizes.sequence_parallel else 1)
         taken = over.call + over.around + part / over.bandwidth
         if part < size and not self.sizes.sequence_parallel:

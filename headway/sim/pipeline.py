@@ -57,10 +57,11 @@ def play(outline: Outline, each: Stages, *, whole: bool = False, message: Second
 def _messages(outline: Outline) -> list[Seconds]:
     """Seconds of what each stage sends forward, then of what each sends backward."""
     stages = outline.pipeline * outline.chunks
-    each = {inside: outline.message_seconds(inside=inside) for inside in (True, False)}
     ranks = [outline.rank_of(stage) for stage in range(stages)]
-    ahead = [each[outline.share_a_node(one, other)] for one, other in zip(ranks, (*ranks[1:], ranks[0]), strict=True)]
-    return [*ahead, ahead[-1], *ahead[:-1]]  # what a stage sends back goes the way of what came from the one before
+    inside = [outline.share_a_node(one, other) for one, other in zip(ranks, (*ranks[1:], ranks[0]), strict=True)]
+    each = [{i: outline.message_seconds(way, inside=i) for i in (True, False)} for way in ("forward", "backward")]
+    ahead, back = ([seconds[near] for near in inside] for seconds in each)
+    return [*ahead, back[-1], *back[:-1]]  # what a stage sends back goes the way of what came from the one before
 
 
 def _played(

@@ -8,12 +8,16 @@ from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.plan.work import update_bytes
 from headway.schedule.families import FAMILIES
+from headway.sim.network import FREE, Network
 from headway.sim.outline import Outline
 from headway.stack.spec import HEADWAY
 
 
-def outline(plan: Plan) -> Outline:
-    """The outline of `plan`. Raises PlanError where its rows are of no family, since an outline names its schedule."""
+def outline(plan: Plan, over: Network = FREE) -> Outline:
+    """The outline of `plan` `over` its network.
+
+    Raises PlanError where its rows are of no family, since an outline names its schedule.
+    """
     name = plan.schedule.name
     if name not in FAMILIES:
         raise PlanError(
@@ -43,4 +47,5 @@ def outline(plan: Plan) -> Outline:
         recomputed=sum(plan.again(block) == "full" for stage in plan.blocks for block in stage) / plan.model.layers,
         layers=tuple(sum(block.kind == "layer" for block in stage) for stage in plan.blocks),
         smoothed=plan.train.label_smoothing > 0,
+        network=over,
     )

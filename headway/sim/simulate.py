@@ -1,7 +1,10 @@
 """A plan played against the clock: the predicted Trace of one training step or one evaluation batch."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from headway.cluster.spec import Cluster, Link, Ring, ring
 from headway.plan.memory import states
 from headway.plan.plan import Plan
 from headway.plan.work import Work, among, work
@@ -11,8 +14,9 @@ from headway.schedule.graph import Graph
 from headway.schedule.operation import LANES, Lane
 from headway.schedule.program import Program
 from headway.schedule.row import Column, Times
-from headway.sim import cost, engine, holding
+from headway.sim import cost, engine, exchanges, holding, network
 from headway.sim.engine import Shared
+from headway.sim.network import Network
 from headway.trace import Spans, Trace
 from headway.units import Bytes, Seconds
 
@@ -20,33 +24,26 @@ _COMPUTE = LANES.index(Lane.COMPUTE)
 _PASSES = {Kind.FORWARD, Kind.BACKWARD}
 
 
-def simulate(plan: Plan, program: Program | None = None) -> Trace:
+def simulate(plan: Plan, program: Program | None = None, over: Network | None = None) -> Trace:
     """The predicted trace of `program` (default: the plan's training step) on all ranks, memory included.
+
+    `over`: the network between nodes, where it is known already.
 
     Copies of a row (its data and tensor ranks) that share nothing and have links alike do the same at the same time:
     then one is played for all. Tensor ranks meet inside their operations, which take as long on each.
     """
-    program = program or plan.program
-    first, kinds = _kinds(program)
     ranks_of = _ranks(plan)
-    replicas = len(ranks_of)
-    works = _works(plan, program, first, ranks_of)
-    prices = _prices(plan, works)
-    alike = not plan.cluster.shared_cores and bool(np.all(prices == prices[0]))
-    played = 1 if alike else replicas
-    graph = graphs.build(program, replicas=played)
-    # of each operation of the graph: its copy, its kind, and its rank in the layout
-    pipeline, copies = np.divmod(graph.ranks, played)
-    kinds = kinds[graph.source]
-    ranks = ranks_of[copies, pipeline]
-    starts, ends = engine.play(graph, prices[copies, kinds], _cores(plan, graph, ranks))
+    played = _play(plan, program or plan.program, over or network.network(plan), ranks_of)
+    graph, works, num_kinds = played.graph, played.works, len(played.works[0])
     # what was played once happened on every copy
-    again = replicas // played
+    again = len(ranks_of) // played.copies
+    pipeline, copies = np.divmod(graph.ranks, played.copies)
     ranks = np.concatenate([ranks_of[copies + copy, pipeline] for copy in range(again)])
-    number = np.concatenate([(copies + copy) * len(first) + kinds for copy in range(again)])
-    times = np.tile(starts, again), np.tile(ends, again)
+    number = np.concatenate([(copies + copy) * num_kinds + played.kinds for copy in range(again)])
+    times = np.tile(played.starts, again), np.tile(played.ends, again)
     done = [each for of_copy in works for each in of_copy]
-    held = holding.over_time(done, number, ranks, np.tile(_taken(graph, starts, ends), again), times[1])
+    taken = np.tile(_taken(graph, played.starts, played.ends), again)
+    held = holding.over_time(done, number, ranks, taken, times[1])
     peaks: dict[int, dict[str, Bytes]] = {rank: states(plan, rank) for rank in np.unique(ranks).tolist()}
     passing = {kind for each in done for kind in each.within}  # no trainer keeps account of these
     for rank, kind, size in held.peaks():
@@ -55,7 +52,61 @@ def simulate(plan: Plan, program: Program | None = None) -> Trace:
     return Trace("predicted", _spans(graph, again, ranks, done, number, times), peaks, held)
 
 
-def _kinds(program: Program) -> tuple[Column, Column]:
+def step_seconds(plan: Plan, over: Network) -> Seconds:
+    """Seconds of the training step as `simulate` predicts them, without the trace and so in a fraction of its time."""
+    ranks_of = _ranks(plan)
+    if not plan.cluster.shared_cores and _links_alike(plan, ranks_of):
+        ranks_of = ranks_of[:1]  # no other copy has more to do than the first
+    return Seconds(float(_play(plan, plan.program, over, ranks_of).ends.max()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Played:
+    """The operations of `graph`, of so many `copies` of the rows.
+
+    `works`: of every copy and kind, played or not. [n]: the kind of each operation, when it starts and when it ends.
+    """
+
+    graph: Graph
+    copies: int
+    works: list[list[Work]]
+    kinds: Column
+    starts: Times
+    ends: Times
+
+
+def _play(plan: Plan, program: Program, over: Network, ranks_of: Column) -> _Played:
+    """The program played by the copies of its rows that have these ranks; one of them if they are alike."""
+    first, kinds = alike(program)
+    works = _works(plan, program, first, ranks_of)
+    prices = _prices(plan, works, _clusters(plan, program, first, over))
+    copies = 1 if not plan.cluster.shared_cores and np.all(prices == prices[0]) else len(ranks_of)
+    graph = graphs.build(program, replicas=copies)
+    # of each operation of the graph: its copy, its kind, and its rank in the layout
+    pipeline, copy = np.divmod(graph.ranks, copies)
+    kinds = kinds[graph.source]
+    starts, ends = engine.play(graph, prices[copy, kinds], _cores(plan, graph, ranks_of[copy, pipeline]))
+    return _Played(graph, copies, works, kinds, starts, ends)
+
+
+def _links_alike(plan: Plan, ranks_of: Column) -> bool:
+    """Whether every copy of the rows has links alike: told by what each rank's exchanges go over."""
+    cluster, over = plan.cluster, np.zeros(plan.layout.world, dtype=np.int64)
+    ways: dict[Ring | Link, int] = {}
+    for exchange in exchanges.EXCHANGES:
+        for ranks in exchanges.groups(plan, exchange):
+            over[list(ranks)] = ways.setdefault(ring(cluster, ranks), len(ways))
+        alike = [over[ranks_of]]
+        for part in exchanges.messages(plan, exchange):
+            for source, target in part:
+                over[source] = ways.setdefault(cluster.link(source, target), len(ways))
+            alike.append(over[ranks_of])
+        if any((each != each[0]).any() for each in alike):
+            return False
+    return True
+
+
+def alike(program: Program) -> tuple[Column, Column]:
     """Operations of one row that differ in their micro-batch only are of one kind: they do the same.
 
     Not the last backward of a stage, which may complete gradients over the tensor axis.
@@ -86,15 +137,22 @@ def _works(plan: Plan, program: Program, first: Column, ranks_of: Column) -> lis
     return found
 
 
-def _prices(plan: Plan, works: list[list[Work]]) -> Times:
+def _clusters(plan: Plan, program: Program, first: Column, over: Network) -> list[Cluster]:
+    """For each kind of operation the cluster with network cards as fast as they are in its exchange."""
+    every = [exchanges.of_operation(plan, each) for each in program.operations[first]]
+    slowed = {each: over.cluster(plan.cluster, each) for each in set(every)}
+    return [slowed[each] for each in every]
+
+
+def _prices(plan: Plan, works: list[list[Work]], clusters: list[Cluster]) -> Times:
     """[copies, kinds]: seconds of each work; those that do the same over the same way are priced once."""
     known: dict[tuple[object, ...], Seconds] = {}
     found = np.empty((len(works), len(works[0])))
     for copy, each in enumerate(works):
-        for kind, done in enumerate(each):
-            key = (kind, done.traffic, done.bytes, cost.way(done, plan.cluster))
+        for kind, (done, cluster) in enumerate(zip(each, clusters, strict=True)):
+            key = (kind, done.traffic, done.bytes, cost.way(done, cluster))
             if key not in known:
-                known[key] = cost.seconds(done, plan.cluster, plan.train.precision)
+                known[key] = cost.seconds(done, cluster, plan.train.precision)
             found[copy, kind] = known[key]
     return found
 

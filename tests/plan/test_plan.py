@@ -51,6 +51,7 @@ def test_a_digest_is_twelve_hexadecimal_digits_and_the_same_for_ever(plan_of):
     [
         {"model": {"preset": "gpt-tiny", "layers": 5}},
         {"cluster": "h800-hpn"},
+        {"cluster": {"preset": "a100-80gb-hdr", "fabric": "hpn nic_speed=100Gbps"}},
         {"parallel": {"schedule": "gpipe"}},
         {"parallel": {"pipeline": 3}},
         {"parallel": {"unit_bytes": 1}},

@@ -116,6 +116,13 @@ def test_an_override_may_be_any_yaml_value(tmp_path):
     assert job.model == {"preset": "gpt2", "layers": 2}
 
 
+def test_an_override_may_change_a_preset_that_is_named_or_the_defaults(tmp_path):
+    job = _job(tmp_path, "cluster: h800-hpn\n", "cluster.fabric=dcn+ pods=2", "model.layers=2")
+    assert job.cluster == {"preset": "h800-hpn", "fabric": "dcn+ pods=2"}
+    assert job.model == {"preset": "gpt-tiny", "layers": 2}
+    assert _job(tmp_path, "cluster: a.yaml\n", "cluster.fabric=hpn").cluster == {"preset": "a.yaml", "fabric": "hpn"}
+
+
 def test_an_override_of_an_empty_section_fills_it(tmp_path):
     assert _job(tmp_path, "train:\n", "train.steps=3").train.steps == 3
 

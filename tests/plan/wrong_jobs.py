@@ -327,6 +327,50 @@ WRONG_JOBS: list[tuple[str, str, str]] = [
         "train: {precision: bfloat16}",
         "box has no rate for train.precision bfloat16: its device.peak knows float32. Add device.peak.bfloat16, or",
     ),
+    # networks that are not this cluster's, or too small for the job
+    (
+        "unknown fabric",
+        "cluster: {preset: h800-hpn, fabric: hpnn}",
+        "no fabric is called 'hpnn'. Did you mean 'hpn'?",
+    ),
+    (
+        "fabric that is no word",
+        "cluster: {preset: h800-hpn, fabric: [hpn]}",
+        "fabric is ['hpn'], but should be a word.",
+    ),
+    ("fabric file that is not there", "cluster: {preset: h800-hpn, fabric: gone.yaml}", "there is no file"),
+    (
+        "fabric with other hosts",
+        "cluster: {preset: local-cpu, fabric: hpn}",
+        "cluster.fabric hpn has 8 GPUs a host, but local-cpu has 64 devices a node. Use a fabric with "
+        "gpus_per_host=64, or another cluster.",
+    ),
+    (
+        "fabric with other network cards",
+        "cluster: {preset: a100-80gb-hdr, fabric: hpn}",
+        "the network cards of a100-80gb-hdr have 200 Gbps (cluster.between.line), but the ports of a card of hpn have "
+        "400 Gbps together. Use a fabric with another nic_speed or nic_ports, or another cluster.",
+    ),
+    (
+        "fabric with slower cards than collectives reach",
+        "cluster: {preset: h800-hpn, between: {line: 0}, fabric: hpn nic_speed=100Gbps}",
+        "collectives reach 260 Gbps of a network card of h800-hpn (cluster.between.bandwidth), but the ports of a card "
+        "of hpn nic_speed=100Gbps have 200 Gbps together.",
+    ),
+    (
+        "fabric with too few hosts",
+        "cluster: {preset: h800-hpn, fabric: dcn+ segments=1 hosts=2}\nparallel: {data: 32}\n"
+        "train: {global_batch: 128}",
+        "the layout needs 8 hosts of 8 devices, but cluster.fabric dcn+ segments=1 hosts=2 has 2 active ones. Use "
+        "smaller axes, or more pods: dcn+ segments=1 hosts=2 pods=4.",
+    ),
+    (
+        "fabric without cores with too few hosts",
+        "cluster: {preset: h800-hpn, fabric: rail-only segments=1 hosts=2}\nparallel: {data: 32}\n"
+        "train: {global_batch: 128}",
+        "has 2 active ones. Use smaller axes or a larger fabric.",
+    ),
+    ("change that a preset lacks", "cluster: {preset: h800-hpn, fabrik: hpn}", "unknown key 'fabrik'"),
     # the design has it, the code not yet
     ("parallel auto", "parallel: auto", "parallel: auto needs the planner, which is not built yet."),
     ("zero", "parallel: {zero: 4}", "parallel.zero is a stage of ZeRO from 0 (nothing is cut) to 3, got 4."),

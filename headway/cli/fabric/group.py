@@ -6,6 +6,7 @@ from headway.cli.lazy import LazyGroup
 
 _VERBS = {
     "describe": ("headway.cli.fabric.describe:describe", "Draw a fabric and count it: tiers, ports, paths."),
+    "run": ("headway.cli.fabric.run:run", "A job's messages on a fabric: what crosses what, and the step's seconds."),
     "bench": ("headway.cli.fabric.bench:bench", "Predict the bus bandwidth of a collective."),
     "fail": ("headway.cli.fabric.fail:fail", "Break things under a job: its bandwidth over time, and its end."),
     "goodput": ("headway.cli.fabric.goodput:goodput", "What failures cost a job in months, and on which network."),
@@ -20,5 +21,6 @@ def fabric() -> None:
     Example:
       headway fabric describe hpn
       headway fabric bench --fabric dcn+ --collective multi_all_reduce --gpus 448
+      headway fabric run examples/gpt-175b-hpn.yaml
       headway fabric goodput examples/gpt-175b.yaml --months 6
     """

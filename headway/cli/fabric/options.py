@@ -41,6 +41,13 @@ sizes = together(
         "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another size, as segments=2; may repeat."
     ),
 )
+order = click.option(
+    "--order",
+    default="packed",
+    show_default=True,
+    metavar="packed|random|FILE",
+    help="Hosts in the order of ranks; a file has a number a line.",
+)
 pairs = together(
     click.option("--connections", type=int, default=2, show_default=True, help="Connections of a pair of cards."),
     click.option("--ports", metavar="hash|round_robin|disjoint", help="How connections leave a card.  [the fabric's]"),
@@ -51,13 +58,7 @@ test = together(
     click.option("--gpus", type=int, metavar="N", help="GPUs, whole hosts.  [all active ones]"),
     click.option("--bytes", "size", default="4GiB", show_default=True, metavar="SIZE", help="Buffer of each rank."),
     click.option("--jobs", type=int, default=1, show_default=True, help="Jobs that share the GPUs, all at once."),
-    click.option(
-        "--order",
-        default="packed",
-        show_default=True,
-        metavar="packed|random|FILE",
-        help="Hosts in the order of ranks; a file has a number a line.",
-    ),
+    order,
     click.option("--algorithm", metavar="NAME", help="ring, tree or hierarchical.  [the fastest on free links]"),
     click.option("--device", default="H800", show_default=True, metavar="NAME", help="GPUs, and links inside a host."),
 )
@@ -100,12 +101,16 @@ class Wanted:
         return build(self.name, self.pods, self.changes)
 
     def how(self, fabric: "Fabric") -> "Connecting":
-        """How pairs connect: as told, and for the rest as is usual on the fabric."""
-        from headway.fabric.connect import Connecting, usual
+        """How pairs connect."""
+        return connecting(fabric, self.connections, self.ports, self.split)
 
-        rest = usual(fabric)
-        ports, split = self.ports or rest.ports, self.split or rest.split
-        return Connecting(connections=self.connections, ports=ports, split=split)
+
+def connecting(fabric: "Fabric", connections: int, ports: "Ports | None", split: "Split | None") -> "Connecting":
+    """How pairs connect: as told, and for the rest as is usual on the fabric."""
+    from headway.fabric.connect import Connecting, usual
+
+    rest = usual(fabric)
+    return Connecting(connections=connections, ports=ports or rest.ports, split=split or rest.split)
 
 
 def document(fabric: "Fabric", wanted: Wanted, each: "Measured") -> dict[str, Any]:
@@ -144,7 +149,7 @@ def case(fabric: "Fabric", wanted: Wanted, seed: int) -> "Case":
         raise PlanError(f"no collective is called '{wanted.collective}'. {nearest(wanted.collective, known)}")
     kind: Any = wanted.collective.removeprefix(MULTI)
     count = int((~fabric.backup).sum()) if wanted.gpus is None else wanted.gpus
-    hosts = seating.order(fabric, -(-count // fabric.gpus_per_host), _order(wanted.order), seed)
+    hosts = seating.order(fabric, -(-count // fabric.gpus_per_host), hosts_in(wanted.order), seed)
     groups = seating.groups(fabric, hosts, count, jobs=wanted.jobs, by_rail=kind != wanted.collective)
     card = BytesPerSecond(float(fabric.capacity[fabric.lower == hosts[0] * fabric.gpus_per_host].sum()))
     node = presets.of_devices(
@@ -160,7 +165,8 @@ def case(fabric: "Fabric", wanted: Wanted, seed: int) -> "Case":
     )
 
 
-def _order(wanted: str) -> "str | list[int]":
+def hosts_in(wanted: str) -> "str | list[int]":
+    """What `--order` tells: `packed`, `random`, or the numbers of hosts in a file."""
     if wanted in {"packed", "random"}:
         return wanted
     try:
