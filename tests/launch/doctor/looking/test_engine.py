@@ -90,3 +90,11 @@ def test_a_socket_that_nobody_listens_at_or_that_is_none_is_told(folder):
 def test_an_engine_elsewhere_is_not_asked():
     found = look({"DOCKER_HOST": "tcp://10.0.0.1:2376"})
     assert "was not asked" in found.trouble
+
+
+@pytest.mark.docker
+def test_a_real_engine_answers(docker_engine):
+    found = look(docker_engine)
+    assert found.trouble is None
+    assert found.version[0].isdigit()
+    assert "runc" in found.runtimes
