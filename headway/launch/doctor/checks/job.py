@@ -156,7 +156,8 @@ def _device_memory(kind: Kind, machine: Machine) -> list[tuple[Bytes, Bytes]]:
 
 def cores(needs: Needs, machine: Machine) -> Finding:
     """Whether each rank has a core for itself, and each rank's data workers have one."""
-    wanted = needs.ranks * (1 if needs.kind == "cpu" else 1 + needs.workers)
+    each = 1 if needs.kind == "cpu" else 1 + needs.workers
+    wanted, most = needs.ranks * each, max(1, machine.cores // each)
     numbers = {"wanted": wanted, "there": machine.cores}
     workers = f"{needs.workers} data worker{'s' * (needs.workers != 1)}"
     what = f"{needs.ranks} ranks with {workers} each on {machine.cores} cores"
@@ -167,7 +168,7 @@ def cores(needs: Needs, machine: Machine) -> Finding:
         if needs.kind == "cpu"
         else "devices wait for their host"
     )
-    remedy = f"Use at most {machine.cores} ranks here, or a host with {wanted} cores."
+    remedy = f"Use at most {most} rank{'s' * (most > 1)} here, or a host with {wanted} cores."
     return Finding(Subject.JOB, "cores", Status.WARN, f"{what}: {effect}", remedy, numbers)
 
 

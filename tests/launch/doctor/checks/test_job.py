@@ -96,6 +96,7 @@ def test_more_ranks_than_cores_are_slow_but_start():
     assert (few.status, "longer than predicted" in few.what) == (Status.WARN, True)
     waiting = job.cores(needs(kind="npu"), replace(CPU, cores=8))
     assert (waiting.status, "devices wait for their host" in waiting.what) == (Status.WARN, True)
+    assert waiting.remedy == "Use at most 4 ranks here, or a host with 16 cores."
 
 
 @pytest.mark.parametrize(
