@@ -127,3 +127,14 @@ def for_workers() -> dict[str, str]:
 def for_docker(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What says where the container engine is and how it is reached (DOCKER_HOST, its certificates)."""
     return {name: value for name, value in variables.items() if name.startswith("DOCKER_")}
+
+
+def for_tools(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of a host's tools whose words are read: this one's, in English."""
+    return {**variables, "LC_ALL": "C"}
+
+
+def bound_interfaces(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that bind communication to a network interface, as far as they are set."""
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_IF_IP")
+    return {name: variables[name] for name in names if variables.get(name)}

@@ -4,7 +4,16 @@ import os
 
 import pytest
 
-from headway.env import Worker, expand_hosts, for_docker, parent, processor_flags, worker
+from headway.env import (
+    Worker,
+    bound_interfaces,
+    expand_hosts,
+    for_docker,
+    for_tools,
+    parent,
+    processor_flags,
+    worker,
+)
 from headway.errors import PlanError
 
 TORCHRUN = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
@@ -101,3 +110,9 @@ def test_a_process_has_a_parent_and_none_that_is_not_there():
 def test_only_what_says_where_the_engine_is_is_handed_to_docker():
     variables = {"DOCKER_HOST": "unix:///x", "DOCKER_CERT_PATH": "/c", "HOME": "/root", "PASSWORD": "secret"}
     assert for_docker(variables) == {"DOCKER_HOST": "unix:///x", "DOCKER_CERT_PATH": "/c"}
+
+
+def test_tools_are_asked_in_english_and_bound_interfaces_are_those_that_are_set():
+    assert for_tools({"PATH": "/bin", "LC_ALL": "de_DE"}) == {"PATH": "/bin", "LC_ALL": "C"}
+    variables = {"GLOO_SOCKET_IFNAME": "eth0", "HCCL_IF_IP": "", "NCCL_DEBUG": "WARN"}
+    assert bound_interfaces(variables) == {"GLOO_SOCKET_IFNAME": "eth0"}

@@ -26,6 +26,7 @@ _VERBS = {
         "The training network: what it is, how fast, and what failures cost.",
     ),
     "container": ("headway.cli.container.group:container", "Make and run containers on Ascend and NVIDIA hosts."),
+    "doctor": ("headway.cli.doctor:doctor", "Look at this host: whether a job could start, and what to do."),
     "checkpoint": ("headway.cli.checkpoint:checkpoint", "Look into checkpoints, and check their bytes."),
     "data": ("headway.cli.data:data", "Make a token file (.bin and .idx) from texts, and look into one."),
 }

@@ -28,13 +28,7 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
     """
     from headway import checkpoints
 
-    unknown = set(re.findall(r"\{(\w*)\}", plan.run.directory)) - {"name", "time"}
-    if unknown:
-        raise PlanError(
-            f"run.directory {plan.run.directory}: {{{unknown.pop()}}} is not known. Use {{name}} and {{time}}."
-        )
-    template = plan.run.directory.replace("{name}", plan.name)
-    wanted = template.replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
+    wanted = named(plan)
     own = checkpoints.folder(plan.checkpoint.directory, plan.name, Path(wanted))
     goes_on = _check(plan, own) or again
     if plan.checkpoint.directory is not None:
@@ -45,13 +39,31 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
             directory.mkdir(parents=True)
             return directory
         except FileExistsError:
-            if "{time}" not in template:
-                if directory.is_dir() and all(path.name == checkpoints.LOCK for path in directory.iterdir()):
-                    return directory
-                if (directory / "plan.json").is_file() and (goes_on or _ended_early(plan, directory)):
+            if "{time}" not in plan.run.directory:
+                if _may_have(plan, directory, goes_on=goes_on):
                     return directory
                 break
-    raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
+    raise _taken(directory)
+
+
+def named(plan: "Plan") -> str:
+    """The path of the directory that a run would get now; nothing is made."""
+    unknown = set(re.findall(r"\{(\w*)\}", plan.run.directory)) - {"name", "time"}
+    if unknown:
+        raise PlanError(
+            f"run.directory {plan.run.directory}: {{{unknown.pop()}}} is not known. Use {{name}} and {{time}}."
+        )
+    return plan.run.directory.replace("{name}", plan.name).replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
+
+
+def look(plan: "Plan") -> None:
+    """Raise what `make` would, as far as that is seen without making anything."""
+    from headway import checkpoints
+
+    wanted = Path(named(plan))
+    goes_on = _check(plan, checkpoints.folder(plan.checkpoint.directory, plan.name, wanted))
+    if "{time}" not in plan.run.directory and wanted.exists() and not _may_have(plan, wanted, goes_on=goes_on):
+        raise _taken(wanted)
 
 
 @contextlib.contextmanager
@@ -74,6 +86,19 @@ def held(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _may_have(plan: "Plan", directory: Path, *, goes_on: bool) -> bool:
+    """Whether a directory that is there already may be the job's: there is nothing in it, or a run of its own."""
+    from headway import checkpoints
+
+    if directory.is_dir() and all(path.name == checkpoints.LOCK for path in directory.iterdir()):
+        return True
+    return (directory / "plan.json").is_file() and (goes_on or _ended_early(plan, directory))
+
+
+def _taken(directory: Path) -> PlanError:
+    return PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
 
 
 def _ended_early(plan: "Plan", directory: Path) -> bool:

@@ -47,9 +47,10 @@ def train(
     with --resume.
     """
     from headway.plan import build
+    from headway.plan.ready import refuse_what_is_only_predicted
 
     plan = build.from_file(job, overrides)
-    _refuse_what_is_only_predicted(plan)
+    refuse_what_is_only_predicted(plan)
     words = [f"--set {override}" for override in overrides]
     if profile is not None:
         plan = replace(plan, run=replace(plan.run, profile=profile))
@@ -65,14 +66,6 @@ def train(
         raise PlanError("torchrun starts its workers again itself. Use torchrun --max-restarts N, without this option.")
     else:
         _as_worker(plan, worker, asked, as_json)
-
-
-def _refuse_what_is_only_predicted(plan: "Plan") -> None:
-    if (mode := plan.recompute.mode) != "none":
-        raise PlanError(
-            f"parallel.recompute {mode} is predicted (headway plan, headway simulate), but not trained yet. "
-            f"Train with parallel.recompute none."
-        )
 
 
 def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
@@ -166,13 +159,9 @@ def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> N
 
 def _check_data(plan: "Plan") -> None:
     """Read the data before any process starts, so that a wrong path costs nothing."""
-    from headway.data import corpus, split, tokenizer
+    from headway.plan.ready import read_data
 
-    found = corpus.load(plan.data.path, Path())
-    tokenizer.check(found, plan.data.tokenizer, vocabulary=plan.model.vocabulary, folder_base=Path())
-    length, share = plan.data.sequence_length, plan.data.validation
-    split.split(found, validation=share, seed=plan.train.seed, sequence_length=length)
-    click.echo(f"data       {found}", err=True)
+    click.echo(f"data       {read_data(plan)}", err=True)
 
 
 def _prepare(plan: "Plan", asked: str, stack: contextlib.ExitStack, *, again: bool = False) -> Path:

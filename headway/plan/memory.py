@@ -10,6 +10,9 @@ from headway.plan.dtypes import Dtypes, dtypes
 from headway.plan.plan import Plan
 from headway.units import Bytes, Dtype
 
+NUM_STATES = 3  # that a checkpoint keeps of each parameter: its master weight and both moments
+ITEM_BYTES = 2048  # more than it adds to each part of a tensor: torch.save's archive, and its place in the metadata
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -96,6 +99,13 @@ def states_of(plan: Plan, rank: int, units: Iterable[Unit]) -> dict[str, Bytes]:
         for kind, size in held.items():
             found[kind] += size
     return {kind: Bytes(size) for kind, size in found.items()}
+
+
+def checkpoint_bytes(plan: Plan) -> Bytes:
+    """About what a checkpoint of the job takes on disk, all ranks together."""
+    names = sum(len(unit.parameters) for unit in plan.units)
+    each_rank = NUM_STATES * ITEM_BYTES * (names + plan.layout.world)
+    return Bytes(NUM_STATES * plan.num_parameters * dtypes(plan.train).moments.bytes + each_rank)
 
 
 def korthikanti_activations(

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-ITEM_BYTES = 2048  # more than a checkpoint adds to each part: torch.save's archive, and its place in the metadata
-
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -9,17 +9,16 @@ from torch import Tensor
 
 from headway.checkpoints import Manifest
 from headway.model.boxes import pieces
-from headway.plan.dtypes import dtypes
+from headway.plan.memory import NUM_STATES
 from headway.plan.plan import Plan
 from headway.plan.shares import LEAST, share
 from headway.train import loss_scale
 from headway.train.flat import FlatUnit
 from headway.train.loss_scale import LossScale
-from headway.train.part import ITEM_BYTES, Part
+from headway.train.part import Part
 from headway.train.torch_stage import TorchStage
 
 Own = dict[str, slice]  # for each unit that a rank holds, the range that it keeps the optimizer's state of
-NUM_STATES = 3  # master weight and both moments of each parameter
 
 
 def own(stage: TorchStage) -> Own:
@@ -117,13 +116,6 @@ def manifest(stage: TorchStage, samples: int, digest: str, now: str) -> Manifest
         written=now,
         files={},
     )
-
-
-def num_bytes(plan: Plan) -> int:
-    """About what a checkpoint of the job takes on disk, all ranks together."""
-    names = sum(len(unit.parameters) for unit in plan.units)
-    each_rank = NUM_STATES * ITEM_BYTES * (names + plan.layout.world)
-    return NUM_STATES * plan.num_parameters * dtypes(plan.train).moments.bytes + each_rank
 
 
 def _scale(plan: Plan, saved: LossScale) -> LossScale:

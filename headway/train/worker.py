@@ -23,9 +23,10 @@ from headway.data.prefetch import ahead
 from headway.data.samples import Batch, Samples, Slice
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.plan import plan as plans
+from headway.plan.memory import checkpoint_bytes
 from headway.plan.plan import Plan
 from headway.plan.resume import done
-from headway.train import comm, results, state
+from headway.train import comm, results
 from headway.train.endings import end_with
 from headway.train.keeper import Keeper
 from headway.train.loop import StepResult, Trainer
@@ -113,7 +114,7 @@ def _saver(plan: Plan, worker: env.Worker, directory: Path) -> Saver:
         worker.world,
         lambda: comm.board(worker),
         keep=plan.checkpoint.keep,
-        wanted=state.num_bytes(plan),
+        wanted=checkpoint_bytes(plan),
     )
 
     def claim() -> str:

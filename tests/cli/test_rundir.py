@@ -137,3 +137,24 @@ def test_a_directory_that_holds_a_lock_alone_is_empty(tmp_path, plan):
         pass
     assert [path.name for path in (tmp_path / "run").iterdir()] == [checkpoints.LOCK]
     assert rundir.make(plan) == tmp_path / "run"
+
+
+def test_a_look_says_what_making_would_refuse_and_makes_nothing(tmp_path, plan):
+    rundir.look(plan)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "run").mkdir()
+    rundir.look(plan)
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    for refuse in (rundir.look, rundir.make):
+        with pytest.raises(PlanError, match=r"run holds files already. Choose another, or put \{time\} into its name"):
+            refuse(plan)
+    odd = replace(plan, run=replace(plan.run, directory="runs/{nmae}"))
+    with pytest.raises(PlanError, match=r"\{nmae\} is not known"):
+        rundir.look(odd)
+
+
+def test_a_look_sees_that_the_checkpoints_belong_to_another_job(tmp_path, plan):
+    other = replace(plan, train=replace(plan.train, seed=7))
+    _save(other, tmp_path / "kept", 4)
+    with pytest.raises(PlanError, match=r"was written with train.seed 7, but the job has 0"):
+        rundir.look(plan)

@@ -21,7 +21,7 @@ def _refused(capsys, *words):
 
 
 @pytest.mark.parametrize(("text", "fragment"), [pytest.param(t, f, id=name) for name, t, f in WRONG_JOBS])
-@pytest.mark.parametrize("verb", ["train", "plan"])
+@pytest.mark.parametrize("verb", ["train", "plan", "doctor"])
 def test_a_wrong_job_file_ends_with_status_2_and_one_message(tmp_path, capsys, verb, text, fragment):
     job = tmp_path / "job.yaml"
     job.write_text(text)

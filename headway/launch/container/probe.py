@@ -1,7 +1,6 @@
 """Host: what of a profile this machine has; the only place that looks at it."""
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from headway.launch.container.profiles import Kind, Profile
 from headway.launch.container.wanted import Wanted
+from headway.launch.device_nodes import numbered
 
 _CDI = ("/etc/cdi", "/var/run/cdi")
 
@@ -36,7 +36,7 @@ def look(profile: Profile, wanted: Wanted, root: str = "/") -> Host:
     `root` is another tree to look for the profile's parts in, for tries without accelerators.
     """
     root = "" if root == "/" else root.rstrip("/")
-    nodes = _numbered(Path(f"{root}{profile.node}")) if profile.node else {}
+    nodes = numbered(Path(f"{root}{profile.node}")) if profile.node else {}
     own = [*(each.source for each in wanted.mounts), *(each.source for each in wanted.devices)]
     return Host(
         root,
@@ -62,17 +62,6 @@ def _kind(path: Path) -> Kind | None:
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         return Kind.DEVICE
     return Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.FILE
-
-
-def _numbered(prefix: Path) -> dict[int, Path]:
-    """Device nodes `prefix`N by N; `davinci_manager` is none."""
-    try:
-        found = {
-            re.fullmatch(rf"{re.escape(prefix.name)}([0-9]+)", each.name): each for each in prefix.parent.iterdir()
-        }
-    except OSError:
-        return {}
-    return {int(match[1]): path for match, path in found.items() if match and _kind(path) is Kind.DEVICE}
 
 
 def _names_gpus(folder: Path) -> bool:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headway.launch.device_nodes import ASCEND, NVIDIA
+
 
 class Need(StrEnum):
     """How much a container needs a part.
@@ -116,14 +118,14 @@ PROFILES = {
             _ASCEND,
             (("memlock", -1), ("nofile", 1_048_576)),
             ("CAP_IPC_LOCK",),
-            "/dev/davinci",
+            ASCEND,
         ),
         Profile(
             "nvidia",
             (Via.GPUS, Via.CDI),
             (_INFINIBAND,),
             (("memlock", -1), ("stack", 67_108_864)),
-            node="/dev/nvidia",
+            node=NVIDIA,
         ),
         Profile("cpu", (), (), ()),
     )

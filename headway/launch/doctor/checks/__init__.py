@@ -1,0 +1,1 @@
+"""Judging a described host: one pure function for each question, host → findings."""
