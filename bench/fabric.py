@@ -4,8 +4,7 @@
 
 A ring of all GPUs' hosts, shuffled, 8 channels, 4 connections a pair, on HPN of 1 or 8 pods: from the built fabric to
 the bus bandwidth, in a process of its own with one thread, the best of 5. Packet level, for comparison, needs
-CPU-hours: htsim plays about 117 MB of traffic a CPU second (https://github.com/Broadcom/csg-htsim), a 4 GiB all-reduce
-of 1,024 GPUs moves 8.8 TB.
+CPU-hours: htsim plays about 117 MB of traffic a CPU second, a 4 GiB all-reduce of 1,024 GPUs moves 8.8 TB.
 """
 
 import json
@@ -66,23 +65,22 @@ def measured(gpus: int, **how: object) -> dict[str, float]:
     """The best of REPEATS plays of one case."""
     from headway.cluster import presets
     from headway.fabric import seating, topologies
-    from headway.fabric.bench import Case, measure
+    from headway.fabric.bench import Case, measure, node
     from headway.fabric.connect import Connecting
     from headway.fabric.ways import ways
-    from headway.units import Bytes, BytesPerSecond
+    from headway.units import Bytes
 
     fabric = topologies.named("hpn" if gpus <= 15360 else "hpn pods=8")
     connecting = Connecting(connections=4, **cast(dict[str, Any], how))
-    node = presets.of_devices(
-        presets.device("H800"), nodes=gpus // 8, per_node=8, inside="", network=BytesPerSecond(50e9)
-    )
+    hosts = seating.order(fabric, gpus // 8, "random", 0)
+    inside = node(fabric, presets.device("H800"), hosts)
     best = {"seconds": float("inf")}
     for _ in range(REPEATS):
         begin = time.perf_counter()
         every = ways(fabric)
         built = time.perf_counter() - begin
-        groups = seating.groups(fabric, seating.order(fabric, gpus // 8, "random", 0), gpus)
-        case = Case(kind="all_reduce", groups=groups, size=Bytes(4 * 2**30), how=connecting, node=node)
+        groups = seating.groups(fabric, hosts, gpus)
+        case = Case(kind="all_reduce", groups=groups, size=Bytes(4 * 2**30), how=connecting, node=inside)
         done = measure(every, case, 0, "ring")
         seconds = time.perf_counter() - begin
         if seconds < best["seconds"]:

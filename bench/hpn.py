@@ -19,11 +19,11 @@ from validation import replaced
 
 from headway.cluster import presets
 from headway.fabric import seating, topologies
-from headway.fabric.bench import Case, Measured, measure
+from headway.fabric.bench import Case, Measured, measure, node
 from headway.fabric.connect import Connecting
 from headway.fabric.fabric import Fabric
 from headway.fabric.ways import ways
-from headway.units import Bytes, BytesPerSecond, parse_bytes
+from headway.units import Bytes, parse_bytes
 
 PAGE = Path(__file__).parent.parent / "docs" / "hpn.md"
 MARK = "bench/hpn.py"
@@ -70,16 +70,13 @@ def run(test: Test, seeds: Sequence[int] = SEEDS, hosts: Sequence[int] = ()) -> 
     """The test under each seed, the slowest first."""
     fabric = topologies.named(test.fabric)
     every, per_host = ways(fabric), fabric.gpus_per_host
-    card = BytesPerSecond(float(fabric.capacity[fabric.lower == 0].sum()))
-    node = presets.of_devices(
-        presets.device(test.device), nodes=max(1, test.gpus // per_host), per_node=per_host, inside="", network=card
-    )
     found = []
     for seed in seeds:
         order = seating.order(fabric, test.gpus // per_host, hosts or test.order, seed)
         groups = seating.groups(fabric, order, test.gpus, jobs=test.jobs, by_rail=test.kind.startswith("multi_"))
         kind: Any = test.kind.removeprefix("multi_")
-        case = Case(kind=kind, groups=groups, size=parse_bytes(test.size), how=test.how, node=node)
+        inside = node(fabric, presets.device(test.device), order)
+        case = Case(kind=kind, groups=groups, size=parse_bytes(test.size), how=test.how, node=inside)
         found.append(measure(every, case, seed))
     return sorted(found, key=lambda each: each.busbw)
 
@@ -233,11 +230,12 @@ def one_link() -> Iterator[str]:
     fabric = topologies.named("hpn")
     alive = np.ones(fabric.num_links, bool)
     alive[int(np.flatnonzero(fabric.lower == 0)[0])] = False
-    node = presets.of_devices(presets.device("H800"), nodes=32, per_node=8, inside="", network=BytesPerSecond(50e9))
-    groups = seating.groups(fabric, seating.order(fabric, 32, "packed", 0), 256, by_rail=True)
+    hosts = seating.order(fabric, 32, "packed", 0)
+    inside = node(fabric, presets.device("H800"), hosts)
+    groups = seating.groups(fabric, hosts, 256, by_rail=True)
     size = Bytes(4 * 2**30)
     whole, broken = (
-        measure(each, Case(kind="all_reduce", groups=groups, size=size, how=HPN, node=node), 0, "ring")
+        measure(each, Case(kind="all_reduce", groups=groups, size=size, how=HPN, node=inside), 0, "ring")
         for each in (ways(fabric), ways(fabric, alive))
     )
     rates = [each.carried.rates / 1e9 for each in (whole, broken)]

@@ -5,9 +5,10 @@ from typing import assert_never
 
 import numpy as np
 
-from headway.cluster.spec import Cluster, spread
+from headway.cluster.presets import of_devices
+from headway.cluster.spec import Cluster, Device, spread
 from headway.errors import PlanError
-from headway.fabric.collectives import Algorithm, Collective, Group, algorithms, traffic, volume
+from headway.fabric.collectives import Algorithm, Cards, Collective, Group, algorithms, traffic, volume
 from headway.fabric.connect import Connecting, connect
 from headway.fabric.fabric import Fabric
 from headway.fabric.hashing import hashing
@@ -63,11 +64,15 @@ def measure(ways: Ways, case: Case, seed: int, algorithm: Algorithm | None = Non
 
     By `algorithm`, or by the one that `choose` takes.
     """
-    best = choose(ways, case, algorithm)
-    sent = best.sent
-    hashes = hashing(ways.fabric, seed, shared=case.shared_seed)
+    return run(ways, case, choose(ways, case, algorithm), seed)
+
+
+def run(ways: Ways, case: Case, attempt: "Attempt", seed: int) -> Measured:
+    """The case by an attempt that was chosen, which no seed changes."""
+    sent, fabric = attempt.sent, ways.fabric
+    hashes = hashing(fabric, seed, shared=case.shared_seed)
     connected = connect(ways, hashes, sent.source, sent.destination, case.how, seed)
-    return finish(ways.fabric, case, best, carry(sent, connected, capacities(ways.fabric, ways.alive), case.how.split))
+    return finish(fabric, case, attempt, carry(sent, connected, capacities(fabric, ways.alive), case.how.split))
 
 
 def choose(ways: Ways, case: Case, algorithm: Algorithm | None = None) -> "Attempt":
@@ -80,6 +85,12 @@ def choose(ways: Ways, case: Case, algorithm: Algorithm | None = None) -> "Attem
         raise PlanError(f"{case.kind} has no algorithm '{algorithm}'. Use {' or '.join(known)}.")
     tries = [_attempt(ways, case, each) for each in ([algorithm] if algorithm else known)]
     return min(tries, key=lambda each: each.seconds(each.sprayed))
+
+
+def node(fabric: Fabric, device: Device, hosts: Cards) -> Cluster:
+    """What is inside these hosts of a fabric with such devices, each with a card as the first host's first GPU has."""
+    card = BytesPerSecond(float(fabric.card_rates[hosts[0] * fabric.gpus_per_host]))
+    return of_devices(device, nodes=len(hosts), per_node=fabric.gpus_per_host, inside="", network=card)
 
 
 def finish(fabric: Fabric, case: Case, attempt: "Attempt", carried: Carried) -> Measured:

@@ -74,9 +74,13 @@ def algorithms(kind: Collective) -> tuple[Algorithm, ...]:
 
 def volume(kind: Collective, ranks: int) -> float:
     """Bytes that each rank must pass on over those of the buffer; over seconds they are nccl-tests' bus bandwidth."""
-    if kind == "send_recv":
-        return 1.0
-    return (1 if kind == "all_to_all" else exchange.ROUNDS[kind]) * (ranks - 1) / ranks
+    match kind:
+        case "send_recv":
+            return 1.0
+        case "all_to_all":
+            return (ranks - 1) / ranks
+        case _:
+            return exchange.passed_on(kind, ranks)
 
 
 def traffic(
@@ -201,17 +205,11 @@ def _joined(fabric: Fabric, parts: Iterable[Traffic]) -> Traffic:
     """All of them at once, each with channels of its own."""
     every = list(parts)
     before = np.cumsum([0, *(len(each.bytes) for each in every)])
-    source, destination = (
-        np.concatenate([getattr(each, name) for each in every]) for name in ("source", "destination")
+    source, destination, sizes = (
+        np.concatenate([getattr(each, name) for each in every]) for name in ("source", "destination", "bytes")
     )
     channel = np.concatenate([each.channel + start for each, start in zip(every, before[:-1], strict=True)])
-    return Traffic(
-        relayed(fabric, source, destination), destination.astype(np.int32), channel.astype(np.int32), _bytes(every)
-    )
-
-
-def _bytes(parts: Sequence[Traffic]) -> Rates:
-    return np.concatenate([each.bytes for each in parts])
+    return Traffic(relayed(fabric, source, destination), destination.astype(np.int32), channel.astype(np.int32), sizes)
 
 
 def relayed(fabric: Fabric, source: Column, destination: Column) -> Column:

@@ -91,6 +91,12 @@ class Fabric:
         return np.flatnonzero(self.tier[self.lower] == tier).astype(np.int32)
 
     @cached_property
+    def card_rates(self) -> Rates:
+        """[G]: bytes a second of all ports of each GPU's network card."""
+        access = self.links(Tier.GPU)
+        return np.bincount(self.lower[access], self.capacity[access], self.num_gpus).astype(float)
+
+    @cached_property
     def lower_port(self) -> Column:
         """[L]: which of its lower node's ports each link takes; a switch counts its links down first."""
         down = np.bincount(self.upper, minlength=self.num_nodes)

@@ -143,7 +143,7 @@ class Reactions:
             return measured, len(still), " → ".join(ends)
         if measured.inside >= measured.network:
             return measured, 0, "inside hosts"
-        return measured, 0, link_name(self.fabric, int(carried.bound[carried.slowest]))
+        return measured, 0, link_name(self.fabric, carried.bottleneck)
 
     def _still(self, connections: Connections) -> Flags:
         """[E]: pairs of which a connection has no way."""

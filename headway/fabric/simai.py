@@ -8,6 +8,7 @@ import numpy as np
 from headway.errors import PlanError
 from headway.fabric.check import check, used_ports
 from headway.fabric.fabric import NONE, Column, Fabric, Flags, Rates, Tier
+from headway.fabric.joined import joined
 from headway.fabric.shape import MOST
 from headway.units import parse_bandwidth
 
@@ -137,9 +138,9 @@ def _places(tier: Column, lower: Column, upper: Column, per_host: int) -> tuple[
     count, nodes = len(tier), np.arange(len(tier), dtype=np.int32)
     access, joins = tier[lower] == Tier.GPU, tier[lower] == Tier.TOR
     host = np.where(tier == Tier.GPU, nodes // per_host * per_host, nodes)
-    segment = _joined(count, host[lower[access]], upper[access])[host]
-    pod = _joined(count, segment[lower[joins]], upper[joins])[segment]
-    plane = _joined(count, lower[joins], upper[joins])
+    segment = joined(count, host[lower[access]], upper[access])[host]
+    pod = joined(count, segment[lower[joins]], upper[joins])[segment]
+    plane = joined(count, lower[joins], upper[joins])
     rail = np.full(count, count, np.int32)  # of a GPU the ToR of its first port, of a ToR that of its GPUs
     rail[lower[access][::-1]] = upper[access][::-1]
     np.minimum.at(rail, upper[access], rail[lower[access]])
@@ -152,21 +153,6 @@ def _places(tier: Column, lower: Column, upper: Column, per_host: int) -> tuple[
         _numbers(rail, segment, tier <= Tier.TOR),
         planes,
     )
-
-
-def _joined(count: int, one: Column, other: Column) -> Column:
-    """[count]: for each node the least node that pairs join it to, itself where none does.
-
-    >>> _joined(5, np.array([4, 1]), np.array([3, 4])).tolist()
-    [0, 1, 2, 1, 1]
-    """
-    least = np.arange(count, dtype=np.int32)
-    while True:
-        smaller = np.minimum(least[one], least[other])
-        if (smaller == least[one]).all() and (smaller == least[other]).all():
-            return least
-        np.minimum.at(least, one, smaller)
-        np.minimum.at(least, other, smaller)
 
 
 def _numbers(values: Column, groups: Column, chosen: Flags) -> Column:

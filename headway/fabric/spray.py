@@ -3,6 +3,7 @@
 import numpy as np
 
 from headway.fabric.fabric import NONE, Column, Fabric, Flags, Rates, Tier
+from headway.fabric.joined import joined
 from headway.fabric.rates import Played, Uses, play
 from headway.fabric.traffic import Traffic, capacities
 from headway.fabric.ways import Ways
@@ -60,15 +61,8 @@ def _together(count: int, groups: Column, members: Column) -> Column:
     >>> _together(6, np.array([7, 7, 8, 8, 9]), np.array([0, 2, 2, 3, 4])).tolist()
     [0, 1, 0, 0, 4, 5]
     """
-    first = np.arange(count, dtype=np.int32)
-    while True:
-        least = np.full(int(groups.max(initial=0)) + 1, count, np.int32)
-        np.minimum.at(least, groups, first[members])
-        found = first.copy()
-        np.minimum.at(found, members, least[groups])
-        if (found == first).all():
-            return found
-        first = found
+    named = count + groups  # beside all things, so that none of them is a group's least member
+    return joined(count + int(groups.max(initial=-1)) + 1, named, members)[:count]
 
 
 def _pools(ways: Ways, tors: Column, pods: Column) -> Rates:

@@ -48,6 +48,11 @@ class Carried:
         """The channel that is done last, of those that never are the first one; NONE where there is no channel."""
         return int(np.argmax(self.seconds)) if len(self.seconds) else NONE
 
+    @property
+    def bottleneck(self) -> int:
+        """The directed link that bounds the slowest channel; NONE where it stands still, or there is no channel."""
+        return int(self.bound[self.slowest]) if len(self.bound) else NONE
+
 
 def capacities(fabric: Fabric, alive: Flags | None = None) -> Rates:
     """[2L]: bytes of payload a second of each directed link: up, then down; 0 where it is dead."""
@@ -113,7 +118,7 @@ def _route(done: Carried, traffic: Traffic, connections: Connections) -> Column:
     of = traffic.channel[connections.pair] == done.slowest
     if not of.any():
         return done.route
-    bound = done.bound[done.slowest]
+    bound = done.bottleneck
     one = _still(connections, done.capacity) if bound == NONE else (connections.routes == bound).any(axis=1)
     found: Column = connections.routes[int(np.argmax(of & one))]
     return found

@@ -14,6 +14,15 @@ Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
 ROUNDS: Mapping[Collective, int] = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
+def passed_on(kind: Collective, ranks: int) -> float:
+    """Bytes that each rank of a ring passes on, over those of the buffer.
+
+    >>> passed_on("all_reduce", 4)
+    1.5
+    """
+    return ROUNDS[kind] * (ranks - 1) / ranks
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of a collective. `bytes`: of the whole buffer, which is reduced, gathered, or reduced and scattered."""

@@ -4,12 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headway.cluster.spec import Cluster
 from headway.errors import PlanError
 from headway.fabric import topologies
-from headway.fabric.fabric import Fabric, Rates, Tier
+from headway.fabric.fabric import Fabric, Tier
 from headway.fabric.shape import Shape
 from headway.plan import fabric as fabrics
 
@@ -77,8 +75,8 @@ def _larger(fabric: Fabric, needed: int, hosts: int) -> str:
 
 def _check_cards(cluster: Cluster, fabric: Fabric) -> None:
     """Refuse network cards that are not those of the cluster."""
-    rates = cards(fabric)
-    least, most, card = float(rates.min()), float(rates.max()), cluster.between
+    rates, card = fabric.card_rates, cluster.between
+    least, most = float(rates.min()), float(rates.max())
     if card.line and not card.line * (1 - _SAME) <= least <= most <= card.line * (1 + _SAME):
         raise PlanError(
             f"the network cards of {cluster.name} have {_gigabits(card.line)} (cluster.between.line), but the ports of "
@@ -91,13 +89,6 @@ def _check_cards(cluster: Cluster, fabric: Fabric) -> None:
             f"(cluster.between.bandwidth), but the ports of a card of {fabric} have {_gigabits(least)} together. Use a "
             "fabric with a higher nic_speed, or another cluster."
         )
-
-
-def cards(fabric: Fabric) -> Rates:
-    """[G]: bytes a second of all ports of each GPU's network card."""
-    access = fabric.links(Tier.GPU)
-    found: Rates = np.bincount(fabric.lower[access], fabric.capacity[access], fabric.num_gpus).astype(float)
-    return found
 
 
 def _gigabits(rate: float) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from headway.model.exchange import ROUNDS, Call
+from headway.model.exchange import Call, passed_on
 from headway.plan.dtypes import dtypes
 from headway.plan.plan import Plan
 from headway.plan.work import work
@@ -81,4 +81,4 @@ def _of(plan: Plan, rank: int) -> Sharing:
 
 
 def _sent(call: Call, ranks: int) -> float:
-    return ROUNDS[call.kind] * (ranks - 1) / ranks * call.bytes
+    return passed_on(call.kind, ranks) * call.bytes

@@ -1,7 +1,7 @@
 """Network: what share of its card's rate each exchange of a plan gets on a fabric when all its groups call at once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -53,8 +53,7 @@ class Network:
     def document(self) -> dict[str, object]:
         """As `--json` prints it."""
         every = {exchange: {"median": s.median, "range": [s.least, s.most]} for exchange, s in self.shares.items()}
-        how = {"connections": self.how.connections, "ports": self.how.ports, "split": self.how.split}
-        return {"fabric": self.name} | how | {"shares": every}
+        return {"fabric": self.name, **asdict(self.how), "shares": every}
 
     def cluster(self, of: Cluster, exchange: Exchange) -> Cluster:
         """`of` with network cards as slow as they are in an exchange."""
@@ -91,7 +90,7 @@ def seat(plan: Plan, order: str | Sequence[int] = "packed", seed: int = 0) -> Se
     each, world = fabric.gpus_per_host, plan.layout.world
     hosts = seating.order(fabric, -(-world // each), order, seed)
     cards = (hosts[:, None] * each + np.arange(each)).ravel()[:world].astype(np.int32)
-    return Seated(plan, fabric, ways(fabric), cards, float(networks.cards(fabric).min()) * GOODPUT)
+    return Seated(plan, fabric, ways(fabric), cards, float(fabric.card_rates.min()) * GOODPUT)
 
 
 def contended(seated: Seated, how: Connecting | None = None, seeds: int = SEEDS) -> Network:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headway.fabric.collectives import volume
+from headway.model.exchange import passed_on
 from headway.plan.plan import Plan
 from headway.plan.work import Work, work
 from headway.schedule.action import Kind
@@ -104,7 +104,7 @@ def _passed(done: Work) -> float:
     """Bytes that a rank passes on in a message, or in the collectives of `done`."""
     if "→" in done.edge:
         return done.bytes
-    return sum(volume(call.kind, len(done.group)) * call.bytes for call in done.calls)
+    return sum(passed_on(call.kind, len(done.group)) * call.bytes for call in done.calls)
 
 
 def _sent(seated: Seated, over: Network, purpose: str, account: _Account) -> Sent:

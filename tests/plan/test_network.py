@@ -65,8 +65,8 @@ def test_spare_hosts_are_not_for_jobs():
 
 
 def test_a_card_is_all_its_ports():
-    assert set(network.cards(named("hpn segments=1"))) == {50e9}
-    assert set(network.cards(named("single-tor"))) == {50e9}
+    assert set(named("hpn segments=1").card_rates) == {50e9}
+    assert set(named("single-tor").card_rates) == {50e9}
 
 
 def test_a_cluster_that_does_not_tell_its_line_takes_any_card_that_is_fast_enough():

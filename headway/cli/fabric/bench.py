@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.fabric import options
-from headway.errors import PlanError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +26,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @options.sizes
 @options.test
 @options.pairs
-@click.option("--seeds", type=int, default=20, show_default=True, help="Hash seeds, from 0 on.")
+@options.seeds
 @click.option("--shared-seed", is_flag=True, help="All switches hash alike, so that flows polarise.")
 @click.option("--links", is_flag=True, help="Draw how full links are, and the way of the slowest flow.")
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write that picture as SVG, too.")
@@ -42,17 +41,19 @@ def bench(*, seeds: int, links: bool, svg: Path | None, as_json: bool, **test: o
       headway fabric bench --fabric dcn+ --gpus 512 --jobs 4 --connections 4 --ports disjoint --json
     """
     from headway.cli.show import print_json, progress
-    from headway.fabric.bench import measure
+    from headway.fabric.bench import choose, run
     from headway.fabric.ways import ways
 
-    if not 1 <= seeds <= _MOST_SEEDS:
-        raise PlanError(f"--seeds is {seeds}. Use 1 to {_MOST_SEEDS}.")
+    options.check_seeds(seeds, _MOST_SEEDS)
     wanted = options.wanted(test)
     fabric = wanted.fabric()
     every, found = ways(fabric), []
     with progress(seeds, "testing", quiet=as_json) as advance:
         for seed in range(seeds):
-            found.append(measure(every, options.case(fabric, wanted, seed), seed, wanted.algorithm))
+            if not seed or wanted.order == "random":  # else all seeds test the same traffic
+                case = options.case(fabric, wanted, seed)
+                attempt = choose(every, case, wanted.algorithm)
+            found.append(run(every, case, attempt, seed))
             advance()
     found.sort(key=lambda each: each.busbw)
     if svg:
@@ -72,7 +73,7 @@ def _document(fabric: "Fabric", wanted: options.Wanted, found: "list[Measured]")
     from headway.fabric import loads
 
     each = _median(found)
-    bounded = int(each.carried.bound[each.carried.slowest]) if len(each.carried.bound) else -1
+    bounded = each.carried.bottleneck
     return {
         **options.document(fabric, wanted, each),
         "seeds": len(found),
@@ -121,10 +122,8 @@ def _print(fabric: "Fabric", wanted: options.Wanted, found: "list[Measured]", *,
         ("pairs", str(wanted.how(fabric))),
         ("inside", f"{wanted.device}: links inside a host"),
     ]
-    if each.network > 0:
-        bounded = int(each.carried.bound[each.carried.slowest])
-        if bounded >= 0:
-            rows.append(("slowest link", loads.link_name(fabric, bounded)))
+    if (bounded := each.carried.bottleneck) >= 0:
+        rows.append(("slowest link", loads.link_name(fabric, bounded)))
     out.print(facts(rows))
     if links:
         _print_links(out, fabric, each)

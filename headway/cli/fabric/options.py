@@ -1,7 +1,7 @@
 """Options that the verbs of headway fabric share, and what is built from them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,6 +53,7 @@ pairs = together(
     click.option("--ports", metavar="hash|round_robin|disjoint", help="How connections leave a card.  [the fabric's]"),
     click.option("--split", metavar="equal|least_loaded", help="How bytes are shared among them.  [the fabric's]"),
 )
+seeds = click.option("--seeds", type=int, default=20, show_default=True, help="Hash seeds, from 0 on.")
 test = together(
     click.option("--collective", default="all_reduce", show_default=True, metavar="NAME", help="See below."),
     click.option("--gpus", type=int, metavar="N", help="GPUs, whole hosts.  [all active ones]"),
@@ -115,7 +116,6 @@ def connecting(fabric: "Fabric", connections: int, ports: "Ports | None", split:
 
 def document(fabric: "Fabric", wanted: Wanted, each: "Measured") -> dict[str, Any]:
     """The options and what ran by them, for JSON."""
-    how = wanted.how(fabric)
     return {
         "fabric": str(fabric),
         "collective": wanted.collective,
@@ -125,12 +125,16 @@ def document(fabric: "Fabric", wanted: Wanted, each: "Measured") -> dict[str, An
         "bytes": each.size,
         "jobs": wanted.jobs,
         "order": wanted.order,
-        "connections": how.connections,
-        "ports": how.ports,
-        "split": how.split,
+        **asdict(wanted.how(fabric)),
         "device": wanted.device,
         "algorithm": each.algorithm,
     }
+
+
+def check_seeds(count: int, most: int) -> None:
+    """Raises PlanError where so many seeds are none, or more than are played."""
+    if not 1 <= count <= most:
+        raise PlanError(f"--seeds is {count}. Use 1 to {most}.")
 
 
 def wanted(options: Mapping[str, object]) -> Wanted:
@@ -142,8 +146,8 @@ def case(fabric: "Fabric", wanted: Wanted, seed: int) -> "Case":
     """The test that the options tell, its hosts ordered by `seed` where they are random."""
     from headway.cluster import presets
     from headway.fabric import seating
-    from headway.fabric.bench import Case
-    from headway.units import BytesPerSecond, parse_bytes
+    from headway.fabric.bench import Case, node
+    from headway.units import parse_bytes
 
     if wanted.collective not in (known := (*COLLECTIVES, *_MULTIPLE)):
         raise PlanError(f"no collective is called '{wanted.collective}'. {nearest(wanted.collective, known)}")
@@ -151,16 +155,12 @@ def case(fabric: "Fabric", wanted: Wanted, seed: int) -> "Case":
     count = int((~fabric.backup).sum()) if wanted.gpus is None else wanted.gpus
     hosts = seating.order(fabric, -(-count // fabric.gpus_per_host), hosts_in(wanted.order), seed)
     groups = seating.groups(fabric, hosts, count, jobs=wanted.jobs, by_rail=kind != wanted.collective)
-    card = BytesPerSecond(float(fabric.capacity[fabric.lower == hosts[0] * fabric.gpus_per_host].sum()))
-    node = presets.of_devices(
-        presets.device(wanted.device), nodes=len(hosts), per_node=fabric.gpus_per_host, inside="", network=card
-    )
     return Case(
         kind=kind,
         groups=groups,
         size=parse_bytes(wanted.size),
         how=wanted.how(fabric),
-        node=node,
+        node=node(fabric, presets.device(wanted.device), hosts),
         shared_seed=wanted.shared_seed,
     )
 

@@ -1,6 +1,6 @@
 """headway fabric run: the messages of a job on a fabric: what crosses what, at which rate, and what the step takes."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,7 +31,7 @@ _PIPELINE: "tuple[Exchange, ...]" = ("forward", "backward")
 @click.option("--fabric", metavar="NAME | FILE", help="Another fabric, as 'dcn+ pods=4'.  [the job's cluster.fabric]")
 @options.order
 @options.pairs
-@click.option("--seeds", type=int, default=20, show_default=True, help="Hash seeds, from 0 on.")
+@options.seeds
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 def run(
     *,
@@ -56,8 +56,7 @@ def run(
     from headway.sim import network
     from headway.sim.placed import placed, reordered
 
-    if not 1 <= seeds <= _MOST_SEEDS:
-        raise PlanError(f"--seeds is {seeds}. Use 1 to {_MOST_SEEDS}.")
+    options.check_seeds(seeds, _MOST_SEEDS)
     plan = _on(build.from_file(job, overrides), job, fabric)
     seated = network.seat(plan, options.hosts_in(order))
     how = options.connecting(seated.fabric, **cast(dict[str, Any], pairs))
@@ -86,14 +85,12 @@ def _document(found: "list[Placed]", order: str, seeds: int) -> dict[str, Any]:
     from headway.sim.placed import advice
     from headway.sim.sent import crossing
 
-    one, how = found[0], found[0].over.how
+    one = found[0]
     segments, pods = crossing(one.sent)
     return {
         "digest": digest(one.seated.plan),
         "fabric": one.over.name,
-        "connections": how.connections,
-        "ports": how.ports,
-        "split": how.split,
+        **asdict(one.over.how),
         "order": order,
         "seeds": seeds,
         "hosts": one.hosts,
