@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.data import Verbs
+from headway.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from headway.checkpoints import Manifest

@@ -8,26 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.errors import nearest
+from headway.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from headway.data.prepare import Summary
 
 PLAIN_LINES = 10  # of a preparation where there is no terminal
-
-
-class Verbs(click.Group):
-    """A group that refuses an unknown verb with the nearest name."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that `args` begin with."""
-        if args[0] not in self.commands and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"no verb of {ctx.info_name} is called '{args[0]}'. {nearest(args[0], self.commands)}", ctx
-            )
-        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Verbs, subcommand_metavar="VERB [ARGS]...")

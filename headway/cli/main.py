@@ -7,7 +7,7 @@ from io import TextIOWrapper
 
 import click
 
-from headway.cli.lazy import LazyGroup
+from headway.cli.verbs import LazyGroup
 from headway.errors import HeadwayError
 
 INTERRUPTED, FAILED = 130, 1

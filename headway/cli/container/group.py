@@ -2,7 +2,7 @@
 
 import click
 
-from headway.cli.lazy import LazyGroup
+from headway.cli.verbs import LazyGroup
 
 _VERBS = {
     "command": ("headway.cli.container.making:command", "Print the line of docker run; touch nothing."),

@@ -2,7 +2,7 @@
 
 import click
 
-from headway.cli.lazy import LazyGroup
+from headway.cli.verbs import LazyGroup
 
 _VERBS = {
     "describe": ("headway.cli.fabric.describe:describe", "Draw a fabric and count it: tiers, ports, paths."),

@@ -1,7 +1,7 @@
-"""LazyGroup: a group of verbs, each imported when it is called."""
+"""Groups of verbs: an unknown one is refused with the nearest name; those of a LazyGroup are imported when called."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import click
@@ -9,7 +9,25 @@ import click
 from headway.errors import nearest
 
 
-class LazyGroup(click.Group):
+class Verbs(click.Group):
+    """A group that refuses an unknown verb with the nearest name."""
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Names of the verbs, as they were added."""
+        return self.commands
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that `args` begin with."""
+        if args[0] not in self.names and not args[0].startswith("-"):
+            of = "" if ctx.parent is None else f" of {ctx.info_name}"
+            raise click.UsageError(f"no verb{of} is called '{args[0]}'. {nearest(args[0], self.names)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(Verbs):
     """A group whose commands are imported when they are called.
 
     `verbs`: name → where it is (`module:name`) and its short help, which stands here so that a listing imports nothing.
@@ -19,8 +37,13 @@ class LazyGroup(click.Group):
         super().__init__(**cast(dict[str, Any], rest))
         self.verbs = verbs
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    @property
+    def names(self) -> Iterable[str]:
         """Names of the verbs, in the order in which one uses them."""
+        return self.verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The same, as click asks for them."""
         return list(self.verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -31,15 +54,6 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that `args` begin with; an unknown one is refused with the nearest name."""
-        if args[0] not in self.verbs and not args[0].startswith("-"):
-            of = "" if ctx.parent is None else f" of {ctx.info_name}"
-            raise click.UsageError(f"no verb{of} is called '{args[0]}'. {nearest(args[0], self.verbs)}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The listing of the verbs."""
