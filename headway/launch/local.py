@@ -75,7 +75,7 @@ def interrupt(job: Started) -> None:
     _start_no_more(job)
     asked: set[int] = set()
     while job.running:
-        workers = set(_children(job.process.pid))
+        workers = set(env.children(job.process.pid))
         for pid in workers - asked:
             _signal(pid, signal.SIGINT)
         asked |= workers
@@ -87,7 +87,7 @@ def interrupt(job: Started) -> None:
 def end(job: Started) -> None:
     """End the job now: nobody gets to the end of a step."""
     _start_no_more(job)
-    for pid in _children(job.process.pid):
+    for pid in env.children(job.process.pid):
         _signal(pid, signal.SIGKILL)
     job.process.terminate()
     try:
@@ -99,7 +99,7 @@ def end(job: Started) -> None:
 def clear(directory: Path) -> None:
     """Take away what an earlier start of the run has left and what a new one would be mistaken for."""
     log = directory / "log"
-    for name in ("failures.json", "hang.json", TOLD_TO_STOP, "rank-*", "attempt-*"):
+    for name in ("failures*.json", "hang.json", TOLD_TO_STOP, "rank-*", "attempt-*"):
         for path in log.glob(name):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     (directory / "summary.json").unlink(missing_ok=True)
@@ -123,7 +123,9 @@ def failure(job: Started, attempt: int | None = None) -> HeadwayError:
 
 
 def _first_to_fail(job: Started, log: Path) -> HeadwayError:
-    exits = _read_json(log / "failures.json")
+    exits: dict[str, Any] = {}
+    for each in sorted(log.glob("failures*.json")):  # one of each node
+        exits |= _read_json(each)
     reports = {rank: _read_json(log / f"rank-{rank}.error.json") for rank in range(job.num_ranks)}
     vanished = [int(rank) for rank, each in exits.items() if not reports[int(rank)] and each["exitcode"]]
     failed = [rank for rank, report in reports.items() if report and not report["lost_peer"]]
@@ -168,12 +170,6 @@ def _ended(exitcode: int) -> str:
 def _logs(log: Path, rank: int) -> str:
     found = sorted(log.glob(f"*/attempt_0/{rank}/stderr.log"), key=lambda path: path.stat().st_mtime)
     return f"Its output is in {found[-1] if found else log}."
-
-
-def _children(pid: int) -> list[int]:
-    """Processes whose parent is `pid` (Linux)."""
-    running = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
-    return [each for each in running if env.parent(each) == pid]
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

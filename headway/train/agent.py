@@ -1,24 +1,30 @@
 """The launcher's process on a node: torchrun's agent starts the workers, and says which rank ended the job.
 
-python -m headway.train.agent RUN_DIRECTORY NUM_RANKS MAX_RESTARTS PARENT_PID
+python -m headway.train.agent RUN_DIRECTORY NUM_RANKS MAX_RESTARTS LEASH
+
+NUM_RANKS are those of this node; its place among several is in the environment (headway.env.node). The LEASH, whose end
+ends the agent, is its parent's process id, `parent`, or `stdin`: a line `stop` there ends the step, its end all.
 """
 
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
 
-from headway.train.endings import end_with
+from headway import env
+from headway.train.endings import end_with, end_with_input
 
 TOLD_TO_STOP = "told-to-stop"  # a file in the run's log/ that the launcher makes
+JOIN = 300  # seconds that the first node waits for the others, as the ranks do (train/pulse.py)
 
 
 def main(directory: Path, num_ranks: int, max_restarts: int) -> int:
     """Run the job to its end; the exit status.
 
-    On failure `log/failures.json` holds rank → {pid, exitcode} of the workers that ended by themselves, before the
+    On failure `log/failures.json` (`failures-NODE.json` on one of several nodes) holds rank → {pid, exitcode} of the workers that ended by themselves, before the
     agent ended the rest; exit codes below 0 are signals. Where a restart may help it is tried, `max_restarts` times at
     most, and what the failed attempt left in `log/` goes into a folder `attempt-N` there.
     """
@@ -36,17 +42,18 @@ def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logs = directory / "log"
+    logs, node = directory / "log", env.node()
+    alone = node.num_nodes == 1
     config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
+        min_nodes=node.num_nodes,
+        max_nodes=node.num_nodes,
         nproc_per_node=num_ranks,
         run_id="headway",
         # the static rendezvous is quiet at shutdown, where c10d's prints a traceback of a job that passed
         rdzv_backend="static",
-        rdzv_endpoint=f"127.0.0.1:{_free_port()}",
-        rdzv_configs={"rank": 0},
-        local_addr="127.0.0.1",
+        rdzv_endpoint=f"{env.LOOPBACK}:{_free_port()}" if alone else _endpoint(node),
+        rdzv_configs={"rank": node.rank, "timeout": JOIN},
+        local_addr=env.LOOPBACK if alone else None,
         max_restarts=0,  # the agent would restart whatever had happened, and leave no trace of why
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=str(logs), redirects=Std.ALL),
@@ -57,7 +64,9 @@ def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
     except ChildFailedError as error:
         failures = {rank: {"pid": f.pid, "exitcode": f.exitcode} for rank, f in error.failures.items()}
         with contextlib.suppress(OSError):  # a full disk: the ranks have said why, if they could
-            (logs / "failures.json").write_text(json.dumps(failures), encoding="utf-8")
+            (logs / f"failures{'' if alone else f'-{node.rank}'}.json").write_text(
+                json.dumps(failures), encoding="utf-8"
+            )
         return 1
     except SignalException as error:
         return 128 + int(error.sigval)
@@ -88,9 +97,13 @@ def _put_away(logs: Path, attempt: int) -> None:
     folder = logs / f"attempt-{attempt}"
     made = folder.with_name(f"{folder.name}.part")
     made.mkdir()
-    for path in (*logs.glob("rank-*"), *logs.glob("failures.json"), *logs.glob("hang.json")):
+    for path in (*logs.glob("rank-*"), *logs.glob("failures*.json"), *logs.glob("hang.json")):
         path.rename(made / path.name)
     made.rename(folder)  # the launcher looks for it
+
+
+def _endpoint(node: env.Node) -> str:
+    return f"[{node.address}]:{node.port}" if ":" in node.address else f"{node.address}:{node.port}"
 
 
 def _free_port() -> int:
@@ -99,6 +112,19 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _stop() -> None:
+    """Ask each worker to stop at the end of its step, or this agent, if it has none yet."""
+    workers = env.children(os.getpid())
+    for pid in workers or [os.getpid()]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT if workers else signal.SIGTERM)
+
+
 if __name__ == "__main__":
-    end_with(int(sys.argv[4]))  # before torch is imported, which takes seconds
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    _, run_directory, ranks, restarts, leash = sys.argv
+    # before torch is imported, which takes seconds
+    if leash == "stdin":
+        end_with_input(_stop)
+    else:
+        end_with(os.getppid() if leash == "parent" else int(leash))
+    sys.exit(main(Path(run_directory), int(ranks), int(restarts)))
