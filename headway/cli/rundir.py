@@ -28,13 +28,7 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
     """
     from headway import checkpoints
 
-    unknown = set(re.findall(r"\{(\w*)\}", plan.run.directory)) - {"name", "time"}
-    if unknown:
-        raise PlanError(
-            f"run.directory {plan.run.directory}: {{{unknown.pop()}}} is not known. Use {{name}} and {{time}}."
-        )
-    template = plan.run.directory.replace("{name}", plan.name)
-    wanted = template.replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
+    wanted = named(plan)
     own = checkpoints.folder(plan.checkpoint.directory, plan.name, Path(wanted))
     goes_on = _check(plan, own) or again
     if plan.checkpoint.directory is not None:
@@ -45,13 +39,23 @@ def make(plan: "Plan", *, again: bool = False) -> Path:
             directory.mkdir(parents=True)
             return directory
         except FileExistsError:
-            if "{time}" not in template:
+            if "{time}" not in plan.run.directory:
                 if directory.is_dir() and all(path.name == checkpoints.LOCK for path in directory.iterdir()):
                     return directory
                 if (directory / "plan.json").is_file() and (goes_on or _ended_early(plan, directory)):
                     return directory
                 break
     raise PlanError(f"run.directory {directory} holds files already. Choose another, or put {{time}} into its name.")
+
+
+def named(plan: "Plan") -> str:
+    """The path of the directory that a run would get now; nothing is made."""
+    unknown = set(re.findall(r"\{(\w*)\}", plan.run.directory)) - {"name", "time"}
+    if unknown:
+        raise PlanError(
+            f"run.directory {plan.run.directory}: {{{unknown.pop()}}} is not known. Use {{name}} and {{time}}."
+        )
+    return plan.run.directory.replace("{name}", plan.name).replace("{time}", time.strftime("%Y%m%d-%H%M%S"))
 
 
 @contextlib.contextmanager

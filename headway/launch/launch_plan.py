@@ -12,6 +12,7 @@ from typing import Any, Literal
 from headway import env
 from headway.errors import PlanError
 from headway.launch.environment import Variables, check_variable, masked
+from headway.launch.local import agent
 from headway.plan.plan import Plan, digest
 
 _USER = r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?"
@@ -129,6 +130,8 @@ class Site:
     def __post_init__(self) -> None:
         for path in (self.python, self.directory):
             check_path(path)
+        if "=" in self.python:  # `env`, which runs it, would take it for a variable
+            raise PlanError(f"the path {self.python} has a '=', which cannot be passed on. Make a link to it.")
         if self.address is not None and not _ADDRESS.fullmatch(self.address):
             raise PlanError(f"'{self.address}' is no address. Give a name or an IP address of the first host.")
         if self.port is not None and not 1 <= self.port <= 65535:
@@ -151,7 +154,7 @@ def launch_plan(plan: Plan, run: PurePath, hosts: Sequence[Host], site: Site) ->
                 host.name,
                 node_rank,
                 (node_rank * each, each),
-                agent(site, run, each),
+                agent(site.python, run, each, site.max_restarts, site.leash),
                 tuple(sorted({**dict(site.variables), **dict(place)}.items())),
                 site.directory,
                 site.mounts,
@@ -159,12 +162,6 @@ def launch_plan(plan: Plan, run: PurePath, hosts: Sequence[Host], site: Site) ->
             )
         )
     return LaunchPlan(plan.name, digest(plan), str(run), each, address, port, tuple(launches))
-
-
-def agent(site: Site, run: PurePath, ranks: int) -> tuple[str, ...]:
-    """The command that a host starts: Headway's agent, whose process ends when its `ranks` have."""
-    words = (str(run), str(ranks), str(site.max_restarts), site.leash)
-    return (site.python, "-m", "headway.train.agent", *words)
 
 
 def place_variables(num_nodes: int, node_rank: int | str, address: str, port: int | str) -> Variables:

@@ -3,7 +3,8 @@
 python -m headway.train.agent RUN_DIRECTORY NUM_RANKS MAX_RESTARTS LEASH
 
 NUM_RANKS are those of this node; its place among several is in the environment (headway.env.node). The LEASH, whose end
-ends the agent, is its parent's process id, `parent`, or `stdin`: a line `stop` there ends the step, its end all.
+ends the agent, is its parent's process id, `parent`, or `stdin`: the line `stop` there ends the job with its step,
+`kill` at once, and the end of stdin as a signal would.
 """
 
 import contextlib
@@ -18,15 +19,17 @@ from headway import env
 from headway.train.endings import end_with, end_with_input
 
 TOLD_TO_STOP = "told-to-stop"  # a file in the run's log/ that the launcher makes
+ANSWER = "headway: agent"  # how the line begins that says that a host has started its agent: its process id follows
 JOIN = 300  # seconds that the first node waits for the others, as the ranks do (train/pulse.py)
 
 
 def main(directory: Path, num_ranks: int, max_restarts: int) -> int:
     """Run the job to its end; the exit status.
 
-    On failure `log/failures.json` (`failures-NODE.json` on one of several nodes) holds rank → {pid, exitcode} of the workers that ended by themselves, before the
-    agent ended the rest; exit codes below 0 are signals. Where a restart may help it is tried, `max_restarts` times at
-    most, and what the failed attempt left in `log/` goes into a folder `attempt-N` there.
+    On failure `log/failures.json` (`failures-NODE.json` on one of several nodes) holds rank → {pid, exitcode} of the
+    workers that ended by themselves, before the agent ended the rest; exit codes below 0 are signals. Where a restart
+    may help it is tried, `max_restarts` times at most, and what the failed attempt left in `log/` goes into a folder
+    `attempt-N` there.
     """
     for attempt in range(max_restarts + 1):
         status = _attempt(directory, num_ranks, attempt)
@@ -112,19 +115,31 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _stop() -> None:
-    """Ask each worker to stop at the end of its step, or this agent, if it has none yet."""
-    workers = env.children(os.getpid())
-    for pid in workers or [os.getpid()]:
+def _obey(word: str) -> None:
+    """What the launcher says on stdin."""
+    workers, number = env.children(os.getpid()), signal.SIGKILL if word == "kill" else signal.SIGINT
+    for pid in workers:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGINT if workers else signal.SIGTERM)
+            os.kill(pid, number)
+    if word == "kill" or not workers:  # none are started yet
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _answer(directory: Path) -> None:
+    """Say that this host can start, to whoever waits at the other end of stdin and stdout; exit 2 if it cannot."""
+    if not (directory / "plan.json").is_file():
+        sys.stderr.write(f"{directory}/plan.json is not here: all hosts must share the run's directory.\n")
+        sys.exit(2)
+    sys.stdout.write(f"{ANSWER} {os.getpid()} on {socket.gethostname()}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
     _, run_directory, ranks, restarts, leash = sys.argv
     # before torch is imported, which takes seconds
     if leash == "stdin":
-        end_with_input(_stop)
+        end_with_input(_obey)
+        _answer(Path(run_directory))
     else:
         end_with(os.getppid() if leash == "parent" else int(leash))
     sys.exit(main(Path(run_directory), int(ranks), int(restarts)))

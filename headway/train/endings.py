@@ -46,17 +46,17 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def end_with_input(stop: Callable[[], None]) -> None:
+def end_with_input(obey: Callable[[str], None]) -> None:
     """End this process when its stdin is closed, as an ssh connection does whose other end is gone, however that went.
 
-    A line `stop` there calls `stop`.
+    Each line before that is told to `obey`.
     """
 
     def watch() -> None:
         # past Python's own buffer, which its end would find locked
         while said := os.read(sys.stdin.fileno(), 64):
-            if b"stop\n" in said:
-                stop()
+            for line in said.decode(errors="replace").split():
+                obey(line)
         _end()
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,132 @@
+"""headway launch --on local and ssh: a job that this process starts, follows and ends with."""
+
+import contextlib
+import dataclasses
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headway import env
+from headway.cli import train
+from headway.cli.launch.asked import Asked, network, site
+from headway.errors import PlanError
+from headway.units import Seconds
+
+if TYPE_CHECKING:
+    from headway.launch.hosts import Command
+    from headway.launch.launch_plan import Host, HostLaunch, LaunchPlan
+    from headway.launch.local import Job
+    from headway.plan.plan import Plan
+
+
+def launch(asked: Asked) -> None:
+    """Start the job on this machine's or the hostfile's hosts, and see it to its end."""
+    assert asked.job is not None
+    plan, text = train.planned(asked.job, asked.overrides, asked.resume)
+    _check(asked)
+    hosts = _hosts(asked)
+    if asked.dry_run:
+        from headway.cli.rundir import named
+
+        made = _launch_plan(asked, plan, hosts, Path(named(plan)).absolute())
+        _print(asked, plan, made)
+        return
+    if asked.on == "local" and len(hosts) == 1:
+        train.launch_here(plan, text, asked.max_restarts, asked.as_json)
+        return
+    _launch_plan(asked, plan, hosts, Path("/run"))  # what is wrong with it is said before anything is made
+    train.check_data(plan)
+    with contextlib.ExitStack() as stack:
+        directory = train.prepare(plan, text, stack)
+        made = _launch_plan(asked, plan, hosts, directory.absolute())
+        _say(plan, made)
+        train.run_to_its_end(plan, directory, partial(_start, asked, made, directory), 0, asked.as_json)
+
+
+def _check(asked: Asked) -> None:
+    if asked.on == "local" and asked.hostfile:
+        raise PlanError("--on local is this machine alone. Use --on ssh with a hostfile, or leave --hostfile out.")
+    if asked.on == "ssh" and not asked.hostfile:
+        raise PlanError("--on ssh needs --hostfile FILE: a host a line, like node1 slots=8.")
+    if asked.image or asked.mounts or asked.namespace:
+        raise PlanError(f"--image, --mount and --namespace are for --on kubernetes, not for {asked.on}.")
+    if asked.max_restarts and (asked.on, asked.nodes or 1) != ("local", 1):
+        raise PlanError(
+            "--max-restarts is for one host: on several, start the job again, and it goes on from its last "
+            "checkpoint (a fixed run.directory or checkpoint.directory, or --resume)."
+        )
+
+
+def _hosts(asked: Asked) -> tuple["Host", ...]:
+    from headway.launch import hostfile
+    from headway.launch.launch_plan import Host
+
+    if asked.hostfile:
+        return hostfile.chosen(hostfile.read(asked.hostfile), asked.nodes)
+    return (Host("localhost"),) * (asked.nodes or 1)
+
+
+def _launch_plan(asked: Asked, plan: "Plan", hosts: tuple["Host", ...], run: Path) -> "LaunchPlan":
+    from headway.launch.launch_plan import launch_plan
+
+    here = asked.on == "local"
+    over = network(asked, plan, "lo" if here and len(hosts) > 1 else None)
+    return launch_plan(plan, run, hosts, site(asked, over, address=env.LOOPBACK if here else None))
+
+
+def _start(asked: Asked, made: "LaunchPlan", directory: Path) -> "Job":
+    from headway.launch import hosts
+
+    commands = [_command(asked, host) for host in made.hosts]
+    return hosts.start(commands, directory, made.num_ranks, _show, Seconds(asked.answer_within))
+
+
+def _command(asked: Asked, host: "HostLaunch") -> "Command":
+    from headway.launch import ssh
+    from headway.launch.hosts import Command
+
+    if asked.on == "ssh":
+        return ssh.command(host)
+    return Command(f"node{host.node_rank}", host.arguments, host.environment, host.directory)
+
+
+def _show(host: str, line: str) -> None:
+    click.echo(f"[{host}] {line}", err=True)
+
+
+def _say(plan: "Plan", made: "LaunchPlan") -> None:
+    from headway.launch.launch_plan import notes
+
+    names = " ".join(dict.fromkeys(host.name for host in made.hosts))
+    where = f"{made.ranks_per_host} ranks on each of {len(made.hosts)} hosts ({names})"
+    click.echo(f"hosts      {where}, meeting at {made.address}:{made.port}", err=True)
+    for note in notes(plan, made):
+        click.echo(f"note       {note}", err=True)
+
+
+def _print(asked: Asked, plan: "Plan", made: "LaunchPlan") -> None:
+    """What would be run, a line for each host."""
+    from headway.cli.show import print_json
+    from headway.launch.environment import masked
+
+    lines = [_line(asked, host) for host in made.hosts]
+    if asked.as_json:
+        hidden = [dataclasses.replace(host, environment=masked(host.environment)) for host in made.hosts]
+        print_json({**dataclasses.asdict(dataclasses.replace(made, hosts=tuple(hidden))), "lines": lines})
+        return
+    _say(plan, made)
+    for line in lines:
+        click.echo(line)
+
+
+def _line(asked: Asked, host: "HostLaunch") -> str:
+    from headway.launch import ssh
+    from headway.launch.environment import masked
+
+    if asked.on == "ssh":
+        return ssh.shown(host)
+    given = [f"{name}={value}" for name, value in masked(host.environment)]
+    return f"cd -- {shlex.quote(host.directory)} && {shlex.join(['env', *given, *host.arguments])}"
