@@ -95,8 +95,8 @@ class _Host:
 
     def _read(self, log: Path, show: Show) -> None:
         assert self.process.stdout is not None
-        with log.open("ab") as file:
-            for line in self.process.stdout:
+        with self.process.stdout as output, log.open("ab") as file:
+            for line in output:
                 if not self.agent and (answer := ANSWER.match(line)):
                     self.agent = int(answer[1])
                     continue
@@ -112,7 +112,7 @@ class Hosts:
     """A running job on several hosts; a `local.Job`."""
 
     def __init__(self, hosts: Sequence[_Host], directory: Path, num_ranks: int) -> None:
-        self.log, self.num_ranks, self.num_restarts = directory / "log", num_ranks, 0
+        self.log, self.num_ranks = directory / "log", num_ranks
         self._hosts = hosts
         self._first: _Host | None = None  # to end with a status that is not 0
         self._doubts: list[str] = []
@@ -129,6 +129,11 @@ class Hosts:
     def status(self) -> int:
         """The exit status of the first that did not end well; 0 if all did."""
         return (self._first.status or 0) if self._first else 0
+
+    @property
+    def num_restarts(self) -> int:
+        """Attempts that have failed and were followed by another; an agent that is alone starts them."""
+        return local.num_restarts(self.log)
 
     @property
     def asked_to_stop(self) -> bool:
@@ -168,6 +173,7 @@ class Hosts:
         for host in self._hosts:
             if host.status is None:
                 self._kill(host)
+            host.reader.join(timeout=1.0)
         self._over.set()
 
     def failure(self) -> HeadwayError:

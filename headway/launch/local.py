@@ -89,7 +89,7 @@ class Started:
     @property
     def num_restarts(self) -> int:
         """Attempts that have failed and were followed by another."""
-        return sum(path.suffix == "" for path in self.log.glob("attempt-*"))
+        return num_restarts(self.log)
 
     @property
     def log(self) -> Path:
@@ -152,6 +152,11 @@ def agent(python: str, directory: PurePath, num_ranks: int, max_restarts: int, l
     It ends with its `leash`: a process id, `parent`, or `stdin` (train/agent.py).
     """
     return (python, "-m", "headway.train.agent", str(directory), str(num_ranks), str(max_restarts), leash)
+
+
+def num_restarts(log: Path) -> int:
+    """Attempts that have failed and were followed by another, by what they have left."""
+    return sum(path.suffix == "" for path in log.glob("attempt-*"))
 
 
 def clear(directory: Path) -> None:

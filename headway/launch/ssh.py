@@ -27,12 +27,12 @@ def command(host: HostLaunch) -> Command:
 
 def words(host: HostLaunch) -> tuple[str, ...]:
     """The words of ssh."""
-    return (*_ssh(host.name), script(host))
+    return remote(host.name, script(host))
 
 
 def kill(host: str, agent: int) -> tuple[str, ...]:
     """The words that end an agent's process group on a host; its workers end when it is gone."""
-    return (*_ssh(host), f"kill -s KILL -- -{agent} {agent}")
+    return remote(host, f"kill -s KILL -- -{agent} {agent}")
 
 
 def script(host: HostLaunch) -> str:
@@ -57,6 +57,7 @@ def shown(host: HostLaunch) -> str:
     return line + secrets
 
 
-def _ssh(host: str) -> tuple[str, ...]:
+def remote(host: str, line: str) -> tuple[str, ...]:
+    """The words of ssh that have the host's shell run a line."""
     options = (word for option in OPTIONS for word in ("-o", option))
-    return ("ssh", "-T", *options, "--", host)
+    return ("ssh", "-T", *options, "--", host, line)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import shlex
+import subprocess
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import click
 from headway import env
 from headway.cli import train
 from headway.cli.launch.asked import Asked, network, site
-from headway.errors import PlanError
+from headway.errors import JobError, PlanError, writing
 from headway.units import Seconds
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def launch(asked: Asked) -> None:
     """Start the job on this machine's or the hostfile's hosts, and see it to its end."""
     assert asked.job is not None
     plan, text = train.planned(asked.job, asked.overrides, asked.resume)
-    _check(asked)
+    _check(asked, plan)
     hosts = _hosts(asked)
     if asked.dry_run:
         from headway.cli.rundir import named
@@ -34,25 +35,33 @@ def launch(asked: Asked) -> None:
         made = _launch_plan(asked, plan, hosts, Path(named(plan)).absolute())
         _print(asked, plan, made)
         return
-    if asked.on == "local" and len(hosts) == 1:
-        train.launch_here(plan, text, asked.max_restarts, asked.as_json)
-        return
     _launch_plan(asked, plan, hosts, Path("/run"))  # what is wrong with it is said before anything is made
     train.check_data(plan)
     with contextlib.ExitStack() as stack:
         directory = train.prepare(plan, text, stack)
         made = _launch_plan(asked, plan, hosts, directory.absolute())
         _say(plan, made)
-        train.run_to_its_end(plan, directory, partial(_start, asked, made, directory), 0, asked.as_json)
+        if asked.rank_table:
+            _write_rank_table(asked, made, asked.rank_table)
+        train.run_to_its_end(
+            plan, directory, partial(_start, asked, made, directory), asked.max_restarts, asked.as_json
+        )
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: Asked, plan: "Plan") -> None:
     if asked.on == "local" and asked.hostfile:
         raise PlanError("--on local is this machine alone. Use --on ssh with a hostfile, or leave --hostfile out.")
     if asked.on == "ssh" and not asked.hostfile:
         raise PlanError("--on ssh needs --hostfile FILE: a host a line, like node1 slots=8.")
     if asked.image or asked.mounts or asked.namespace:
         raise PlanError(f"--image, --mount and --namespace are for --on kubernetes, not for {asked.on}.")
+    kind = plan.cluster.device.kind
+    if asked.on == "local" and (asked.nodes or 1) > 1 and kind != "cpu":
+        raise PlanError(
+            f"several nodes on this machine would take the same devices ({plan.cluster.device.name}). Use --nodes 1."
+        )
+    if asked.rank_table and kind != "npu":
+        raise PlanError(f"a rank table is for Ascend's devices, and {plan.cluster.name} has none. Leave it out.")
     if asked.max_restarts and (asked.on, asked.nodes or 1) != ("local", 1):
         raise PlanError(
             "--max-restarts is for one host: on several, start the job again, and it goes on from its last "
@@ -91,6 +100,23 @@ def _command(asked: Asked, host: "HostLaunch") -> "Command":
     if asked.on == "ssh":
         return ssh.command(host)
     return Command(f"node{host.node_rank}", host.arguments, host.environment, host.directory)
+
+
+def _write_rank_table(asked: Asked, made: "LaunchPlan", path: Path) -> None:
+    from headway.launch import rank_table, ssh
+
+    devices = {}
+    for host in made.hosts:
+        read = ("cat", rank_table.WHERE)
+        words = ssh.remote(host.name, shlex.join(read)) if asked.on == "ssh" else read
+        done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            raise JobError(f"{rank_table.WHERE} of {host.name} cannot be read: {done.stderr.strip()}")
+        devices[host.name] = rank_table.device_addresses(done.stdout, host.name)
+    text = rank_table.rank_table(made, devices)
+    with writing(path):
+        path.write_text(text, encoding="utf-8")
+    click.echo(f"rank table {path}", err=True)
 
 
 def _show(host: str, line: str) -> None:
