@@ -179,11 +179,13 @@ class Hosts:
     def failure(self) -> HeadwayError:
         """What ended the job: a host that was lost, or what its ranks have left; see `local.failure`."""
         first, doubts = self._first, "".join(f"\n{doubt}" for doubt in self._doubts)
-        if first and first.status == NOT_THERE:
+        if first and (first.status == NOT_THERE or self.status < 0):
             others = ", ".join(host.name for host in self._hosts if host is not first)
+            why = first.last() if self.status > 0 else f"its agent was killed by {signal.Signals(-self.status).name}"
+            ended = f", and the job was ended on {others}" if others else ""
             return JobError(
-                f"host {first.name} was lost ({first.last()}), and the job was ended on {others}. "
-                f"If the network is well, start the job again: it goes on from its last checkpoint.{doubts}"
+                f"host {first.name} was lost ({why}){ended}. Start the job again when it is back: with a fixed "
+                f"run.directory, or with --resume, it goes on from its last checkpoint.{doubts}"
             )
         found = local.failure(self)
         return type(found)(f"{found}{doubts}") if doubts else found

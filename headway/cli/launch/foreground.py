@@ -127,8 +127,12 @@ def _say(plan: "Plan", made: "LaunchPlan") -> None:
     from headway.launch.launch_plan import notes
 
     names = " ".join(dict.fromkeys(host.name for host in made.hosts))
-    where = f"{made.ranks_per_host} ranks on each of {len(made.hosts)} hosts ({names})"
-    click.echo(f"hosts      {where}, meeting at {made.address}:{made.port}", err=True)
+    ranks = f"{made.ranks_per_host} rank{'s' if made.ranks_per_host > 1 else ''}"
+    if len(made.hosts) == 1:
+        click.echo(f"hosts      {ranks} on {names}", err=True)
+    else:
+        where = f"{ranks} on each of {len(made.hosts)} hosts ({names})"
+        click.echo(f"hosts      {where}, meeting at {made.address}:{made.port}", err=True)
     for note in notes(plan, made):
         click.echo(f"note       {note}", err=True)
 
