@@ -145,6 +145,9 @@ class Hosts:
         until = time.monotonic() + answer_within
         while any(not host.agent and host.status is None for host in self._hosts) and time.monotonic() < until:
             time.sleep(0.05)
+        for host in self._hosts:
+            if host.status is not None:  # it may have ended before its answer was read
+                host.reader.join(timeout=1.0)
         missing = [host for host in self._hosts if not host.agent]
         if missing:
             lines = [f"{host.name}: {_why_missing(host, answer_within)}" for host in missing]
