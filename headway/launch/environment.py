@@ -90,13 +90,17 @@ def derived(network: Network) -> Variables:
     return tuple(sorted(found.items()))
 
 
-def variables(network: Network, here: Mapping[str, str], named: Iterable[str] = ()) -> Variables:
+def variables(
+    network: Network, here: Mapping[str, str], named: Iterable[str] = (), *, only_named: bool = False
+) -> Variables:
     """The environment of every host: what is derived, what of `here` the allow-list passes on, and what is `named`.
 
     `here` is the launcher's environment. `named` words are `NAME=VALUE`, or `NAME` for its value here; they win over
-    what is passed on, and that over what is derived. Raises PlanError for values that no line can hold.
+    what is passed on, and that over what is derived. `only_named` passes nothing else on: to containers, where this
+    machine's paths mean nothing. Raises PlanError for values that no line can hold.
     """
-    passed = {name: value for name, value in here.items() if _is_passed(name) and not _CONTROL.search(value)}
+    allowed = {} if only_named else here
+    passed = {name: value for name, value in allowed.items() if _is_passed(name) and not _CONTROL.search(value)}
     chosen = {}
     for word in named:
         name, equals, value = word.partition("=")

@@ -32,8 +32,8 @@ TAIL = 6  # last lines of a host that an error repeats
 class Command:
     """What this machine runs to start a host's agent: `words`, with `environment` beside its own, in `directory`.
 
-    `first` goes to stdin before all else. `kill` are the words that end the agent with a process id from outside, where
-    closing its stdin has not.
+    `first` goes to stdin before all else. `kill` gives the words that end the agent with a process id (0: it has told
+    none) from outside, where closing its stdin has not; none if there are no such words.
     """
 
     host: str
@@ -89,9 +89,10 @@ class _Host:
             self.process.stdin.close()
 
     def last(self) -> str:
-        """The last line that it has said, once all of it is read."""
+        """The last line that it has said, once all of it is read; docker's comes before a hint to its help."""
         self.reader.join(timeout=1.0)
-        return self.tail[-1] if self.tail else "it said nothing"
+        said = [line for line in self.tail if not line.startswith("Run 'docker ")]
+        return said[-1] if said else "it said nothing"
 
     def _read(self, log: Path, show: Show) -> None:
         assert self.process.stdout is not None
@@ -218,13 +219,13 @@ class Hosts:
     def _kill(self, host: _Host) -> None:
         """End the agent's process group from outside, then the command here."""
         said = "it never said its process id"
-        if host.agent and host.command.kill:
-            words = host.command.kill(host.agent)
+        words = host.command.kill(host.agent) if host.command.kill else ()
+        if words:
             try:
                 subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=KILLED_WITHIN, check=True)
                 said = ""
             except (OSError, subprocess.SubprocessError) as error:
-                said = f"process {host.agent} there could not be killed: {error}"
+                said = f"{words[0]} could not end its agent {host.agent}: {error}"
         if said and host.command.kill:
             self._doubts.append(f"host {host.name} did not confirm its end ({said}). Look there before starting again.")
         with contextlib.suppress(ProcessLookupError):

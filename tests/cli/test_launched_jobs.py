@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_container_life import ROOT, python_places
 from tests.launch.agents import fake_ssh, processes
+from tests.launch.container.own_engine import IMAGE
 
 pytestmark = pytest.mark.dist
 JOB = """
@@ -166,6 +168,28 @@ def test_ctrl_c_ends_the_step_on_all_hosts_and_keeps_the_weights(ended):
 
 def test_without_the_launcher_the_hosts_end_by_themselves(ended):
     assert ended["launcher"][3]
+
+
+@pytest.mark.docker
+def test_a_container_of_a_real_engine_trains_and_is_gone(tmp_path, docker_engine):
+    """The image has no Python: the host's is mounted read-only."""
+    read_only = [*python_places(), "/usr", *(each for each in ("/lib", "/lib64") if Path(each).is_dir())]
+    mounts = [word for path in read_only for word in ("--mount", f"{path}:{path}:ro")]
+    words = ("launch", "--on", "docker", "--image", IMAGE, "--python", sys.executable, *mounts)
+    process = start(tmp_path, *words, "--env", f"PYTHONPATH={ROOT}", variables=docker_engine)
+    status, err = end(process)
+    assert status == 0, err
+    assert [step for step, _, _ in losses(tmp_path, "run")] == [1, 2, 3]
+    listed = subprocess.run(["docker", "ps", "-aq"], env=docker_engine, capture_output=True, check=True, timeout=60)
+    assert listed.stdout == b""
+
+
+@pytest.mark.docker
+def test_an_image_that_is_absent_is_told_before_anything_trains(tmp_path, docker_engine):
+    words = ("launch", "--on", "docker", "--image", "headway-test/absent:1")
+    status, err = end(start(tmp_path, *words, variables=docker_engine))
+    assert status == 1
+    assert re.search(r"the host did not start, so nothing runs:\n  localhost: ended with status 125: .*absent:1", err)
 
 
 def test_a_run_directory_that_a_host_does_not_see_is_said_before_anything_trains(tmp_path):

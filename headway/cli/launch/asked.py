@@ -36,6 +36,7 @@ class Asked:
     rank_table: Path | None
     image: str | None
     mounts: tuple[str, ...]
+    without: tuple[str, ...]
     namespace: str | None
     max_restarts: int
     answer_within: float
@@ -57,14 +58,17 @@ def network(asked: Asked, plan: "Plan", interface: str | None = None) -> "Networ
 
 
 def site(asked: Asked, network: "Network", leash: "Leash" = "stdin", address: str | None = None) -> "Site":
-    """What all hosts share; `address` where none is asked for."""
+    """What all hosts share; `address` where none is asked for.
+
+    Containers have nothing of this machine's Python and environment.
+    """
     from headway.launch import environment
     from headway.launch.launch_plan import Site
 
     return Site(
-        asked.python or sys.executable,
+        asked.python or ("python3" if asked.image else sys.executable),
         asked.workdir or str(Path.cwd()),
-        environment.variables(network, env.here(), asked.variables),
+        environment.variables(network, env.here(), asked.variables, only_named=asked.image is not None),
         asked.address or address,
         asked.port,
         asked.max_restarts,

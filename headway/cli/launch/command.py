@@ -14,10 +14,10 @@ from headway.errors import PlanError
 _TARGETS = {
     "local": "headway.cli.launch.foreground",
     "ssh": "headway.cli.launch.foreground",
+    "docker": "headway.cli.launch.foreground",
     "kubernetes": "headway.cli.launch.kubernetes",
 }
 _MISSING = {
-    "docker": "--on docker is not there yet. Make a container with docker run, and use --on local in it.",
     "slurm": "--on slurm is not there yet. Inside a job of Slurm: srun --ntasks N headway train JOB.",
 }
 _OPTIONS = (
@@ -36,10 +36,11 @@ _OPTIONS = (
     click.option("--fabric", metavar="NAME|FILE", help="The network, for NCCL's rails and planes; with --nccl."),
     click.option("--nccl", metavar="VERSION", help="Version of NCCL on the hosts, like 2.30.5."),
     click.option("--rank-table", type=click.Path(path_type=Path), help="Write Ascend's hccl.json to this file."),
-    click.option("--image", metavar="IMAGE", help="Container image.  [kubernetes]"),
+    click.option("--image", metavar="IMAGE", help="Container image.  [docker, kubernetes]"),
     click.option(
-        "--mount", "mounts", multiple=True, metavar="SOURCE:PATH[:ro]", help="A claim and where.  [kubernetes]"
+        "--mount", "mounts", multiple=True, metavar="SOURCE:PATH[:ro]", help="A path (docker) or claim, and where."
     ),
+    click.option("--without", multiple=True, metavar="PART", help="Leave a part of the hosts' profile out.  [docker]"),
     click.option("--namespace", metavar="NAME", help="Namespace.  [kubernetes]"),
     click.option(
         "--max-restarts", type=click.IntRange(min=0), default=0, metavar="N", help="On one host: start again."

@@ -58,6 +58,8 @@ def _train_job(asked: Asked) -> "TrainJob":
     assert asked.job is not None
     if asked.image is None:
         raise PlanError("--on kubernetes needs --image IMAGE: one with Python, torch and Headway.")
+    if asked.without:
+        raise PlanError("--without is for --on docker: a pod's devices are its device plug-in's.")
     named = {"--hostfile": asked.hostfile, "--address": asked.address, "--port": asked.port}
     for option, value in {**named, "--rank-table": asked.rank_table}.items():
         if value is not None:
