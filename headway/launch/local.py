@@ -213,7 +213,8 @@ def _unexplained(job: Job, log: Path) -> JobError:
     """No rank has left a word: the agent was killed, or the disk is full, or nothing has started."""
     status, at = job.status, _text(log / "rank-0.at")  # which has its room on the disk
     if not at:
-        return JobError(f"the workers did not start (status {status}). See {job.log / 'agent.log'}.")
+        said = job.log / "agent.log"  # of one host; several have a file each
+        return JobError(f"the workers did not start (status {status}). See {said if said.exists() else job.log}.")
     if status < 0:
         return JobError(f"the launcher {_ended(status)}, and its workers ended; rank 0 was at {at}.")
     return JobError(f"the workers ended with status {status}; rank 0 was at {at}")

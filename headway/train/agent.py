@@ -127,11 +127,31 @@ def _obey(word: str) -> None:
 
 def _answer(directory: Path) -> None:
     """Say that this host can start, to whoever waits at the other end of stdin and stdout; exit 2 if it cannot."""
-    if not (directory / "plan.json").is_file():
-        sys.stderr.write(f"{directory}/plan.json is not here: all hosts must share the run's directory.\n")
+    if wrong := _obstacle(directory, env.node()):
+        sys.stderr.write(f"{wrong}\n")
         sys.exit(2)
     sys.stdout.write(f"{ANSWER} {os.getpid()} on {socket.gethostname()}\n")
     sys.stdout.flush()
+
+
+def _obstacle(directory: Path, node: env.Node) -> str | None:
+    """What would keep this host from the others, and what helps; torch would look for them until its time limit."""
+    if not (directory / "plan.json").is_file():
+        return f"{directory}/plan.json is not here: all hosts must share the run's directory."
+    if node.num_nodes == 1:
+        return None
+    try:
+        family, _, _, _, place = socket.getaddrinfo(node.address, node.port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        return f"{node.address}, where the ranks are to meet, is not known here ({error.strerror}): give --address."
+    if node.rank == 0:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", place[1]))
+            except OSError as error:
+                return f"port {node.port}, where the ranks are to meet, cannot be had ({error.strerror}): give --port."
+    return None
 
 
 if __name__ == "__main__":
