@@ -108,6 +108,7 @@ def test_as_json_a_dry_run_is_one_document_without_secrets(folder, monkeypatch):
         (("job.yaml", "--on", "local", "--interface", "-x"), "is no name of a network interface"),
         (("job.yaml", "--on", "local", "--env", "A=b\nc"), "the value of A has control characters"),
         (("job.yaml", "--on", "local", "--rank-table", "t"), "a rank table is for Ascend's devices"),
+        (("job.yaml", "--on", "local", "--set", 'run.directory="a\\nb"'), "cannot be passed to hosts"),
         (("job.yaml", "--on", "local", "--nccl", "2"), "is no version of NCCL"),
         (("job.yaml", "--on", "local", "--status", "x"), "give one of them"),
         (("--on", "local", "--status", "x"), "belongs to the headway launch that started it"),

@@ -26,16 +26,18 @@ if TYPE_CHECKING:
 
 def launch(asked: Asked) -> None:
     """Start the job on this machine's or the hostfile's hosts, and see it to its end."""
+    from headway.cli.rundir import named
+    from headway.launch.launch_plan import check_path
+
     assert asked.job is not None
     plan, text = train.planned(asked.job, asked.overrides, asked.resume)
     _check(asked, plan)
     hosts = _hosts(asked)
+    run = Path(named(plan)).absolute()
     if asked.dry_run:
-        from headway.cli.rundir import named
-
-        made = _launch_plan(asked, plan, hosts, Path(named(plan)).absolute())
-        _print(asked, plan, made)
+        _print(asked, plan, _launch_plan(asked, plan, hosts, run))
         return
+    check_path(str(run))
     # what is wrong is said before anything is made
     tried = _launch_plan(asked, plan, hosts, Path(asked.workdir or Path.cwd()) / "run")
     [_command(asked, plan, tried, host) for host in tried.hosts]
