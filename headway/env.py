@@ -28,6 +28,29 @@ class Worker:
     attempt: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The place of a host among those of a job: `address` and `port` are where the agents meet, on the first one."""
+
+    rank: int
+    num_nodes: int
+    address: str
+    port: int
+
+
+def node(variables: Mapping[str, str] = os.environ) -> Node:
+    """This host's place by torchrun's own variables (PET_NNODES and the rest); alone where they are not set."""
+    if int(variables.get("PET_NNODES", "1")) == 1:
+        return Node(0, 1, LOOPBACK, 0)
+    rank, number, port = (int(variables[f"PET_{name}"]) for name in ("NODE_RANK", "NNODES", "MASTER_PORT"))
+    return Node(rank, number, variables["PET_MASTER_ADDR"], port)
+
+
+def here() -> dict[str, str]:
+    """The environment of this process, for what is passed on to other hosts."""
+    return dict(os.environ)
+
+
 def worker(variables: Mapping[str, str] = os.environ) -> Worker | None:
     """This process's place if torchrun (or a launcher with its variables) or Slurm's srun started it, else None."""
     if all(name in variables for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
@@ -104,6 +127,12 @@ def parent(pid: int) -> int | None:
     except OSError:
         return None
     return int(found[1]) if found else None
+
+
+def children(pid: int) -> list[int]:
+    """Processes whose parent is `pid` (Linux)."""
+    running = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+    return [each for each in running if parent(each) == pid]
 
 
 def processor_flags() -> frozenset[str]:

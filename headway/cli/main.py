@@ -18,6 +18,10 @@ _VERBS = {
     "simulate": ("headway.cli.simulate:simulate", "Predict a step: seconds, tokens/s, bytes, memory."),
     "schedule": ("headway.cli.schedule:schedule", "Draw a pipeline schedule."),
     "train": ("headway.cli.train:train", "Train a job; show the prediction beside the measurement."),
+    "launch": (
+        "headway.cli.launch.command:launch",
+        "Train a job on one or several hosts: local, ssh, docker, Kubernetes.",
+    ),
     "generate": ("headway.cli.generate:generate", "Write text from a run's weights."),
     "compare": ("headway.cli.compare:compare", "Lay a run's prediction beside its measurement."),
     "validate": ("headway.cli.validate:validate", "Lay predictions beside what others measured."),

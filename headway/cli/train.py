@@ -5,6 +5,7 @@ import importlib.util
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from headway.cli.follow import Follower, number
 from headway.errors import JobError, PlanError, writing
 
 if TYPE_CHECKING:
-    from headway.launch.local import Started
+    from collections.abc import Callable
+
+    from headway.launch.local import Job
     from headway.plan.plan import Plan
     from headway.report.run import Run
 
@@ -46,6 +49,20 @@ def train(
     A job whose checkpoint.directory or run.directory is a fixed path goes on from the last checkpoint there; any other
     with --resume.
     """
+    plan, asked = planned(job, overrides, resume, profile)
+    worker = env.worker()
+    if worker is None:
+        launch_here(plan, asked, max_restarts, as_json)
+    elif max_restarts:
+        raise PlanError("torchrun starts its workers again itself. Use torchrun --max-restarts N, without this option.")
+    else:
+        _as_worker(plan, worker, asked, as_json)
+
+
+def planned(
+    job: Path, overrides: tuple[str, ...], resume: str | None, profile: int | None = None
+) -> tuple["Plan", str]:
+    """The plan of a job that is to be trained, and what was asked: the job's text, and options as comments below it."""
     from headway.plan import build
     from headway.plan.ready import refuse_what_is_only_predicted
 
@@ -58,35 +75,31 @@ def train(
     if resume is not None:
         plan = replace(plan, checkpoint=replace(plan.checkpoint, resume=resume))
         words.append(f"--resume {resume}")
-    asked = "".join([job.read_text(encoding="utf-8"), *(f"# {word}\n" for word in words)])
-    worker = env.worker()
-    if worker is None:
-        _launch(plan, asked, max_restarts, as_json)
-    elif max_restarts:
-        raise PlanError("torchrun starts its workers again itself. Use torchrun --max-restarts N, without this option.")
-    else:
-        _as_worker(plan, worker, asked, as_json)
+    return plan, "".join([job.read_text(encoding="utf-8"), *(f"# {word}\n" for word in words)])
 
 
-def _launch(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
+def launch_here(plan: "Plan", asked: str, max_restarts: int, as_json: bool) -> None:
     """Train on this machine, with workers that this process starts."""
-    _check_data(plan)
+    check_data(plan)
     if plan.cluster.nodes > 1 and plan.layout.world > plan.cluster.devices_per_node:
         raise PlanError(
             f"the plan needs {plan.layout.world} ranks on nodes of {plan.cluster.devices_per_node}. "
-            f"Start it with torchrun on each of them: torchrun --nnodes … -m headway train JOB."
+            f"Start it on all of them: headway launch JOB --on ssh --hostfile FILE, or --on slurm."
         )
+    from headway.launch import local
+
     with contextlib.ExitStack() as stack:
-        directory = _prepare(plan, asked, stack)
-        _run_to_its_end(plan, directory, max_restarts, as_json)
+        directory = prepare(plan, asked, stack)
+        start = partial(local.start, directory, plan.layout.world, max_restarts)
+        run_to_its_end(plan, directory, start, max_restarts, as_json)
 
 
-def _run_to_its_end(plan: "Plan", directory: Path, max_restarts: int, as_json: bool) -> None:
+def run_to_its_end(plan: "Plan", directory: Path, start: "Callable[[], Job]", max_restarts: int, as_json: bool) -> None:
     """Start the workers, follow them, and say what they did or why they failed."""
     from headway.launch import local
 
     follower = Follower(plan, directory, as_json)
-    started = local.start(directory, plan.layout.world, max_restarts)
+    started = start()
     interrupted = at_once = False
     try:
         with follower:
@@ -99,8 +112,8 @@ def _run_to_its_end(plan: "Plan", directory: Path, max_restarts: int, as_json: b
         follower.read()
     saved = (directory / "summary.json").exists()
     as_wanted = interrupted and (at_once or not local.ended_itself(started))
-    if not as_wanted and (started.process.returncode or not saved):
-        raise local.failure(started)
+    if not as_wanted and (started.status or not saved):
+        raise started.failure()
     if not saved:
         click.echo("This run saved no weights.", err=True)
         raise KeyboardInterrupt
@@ -109,21 +122,19 @@ def _run_to_its_end(plan: "Plan", directory: Path, max_restarts: int, as_json: b
         raise KeyboardInterrupt
 
 
-def _stop(started: "Started", *, stepping: bool) -> bool:
+def _stop(started: "Job", *, stepping: bool) -> bool:
     """Stop at the end of the step; at a second Ctrl-C at once, which is told."""
-    from headway.launch import local
-
     saving = "at the end of the step … (Ctrl-C again to stop now, without saving)"
     click.echo(f"\nStopping {saving if stepping else 'before the first step …'}", err=True)
     try:
-        local.interrupt(started)
+        started.interrupt()
     except KeyboardInterrupt:
-        local.end(started)
+        started.end()
         return True
     return False
 
 
-def _follow(started: "Started", follower: "Follower", max_restarts: int) -> None:
+def _follow(started: "Job", follower: "Follower", max_restarts: int) -> None:
     from headway.launch import local
 
     restarts = 0
@@ -143,28 +154,28 @@ def _as_worker(plan: "Plan", worker: env.Worker, asked: str, as_json: bool) -> N
     with contextlib.ExitStack() as stack:
         followers: list[Follower] = []  # rank 0's, once its directory is made
 
-        def prepare() -> Path:
-            _check_data(plan)
-            directory = _prepare(plan, asked, stack, again=worker.attempt > 0)
+        def prepare_once() -> Path:
+            check_data(plan)
+            directory = prepare(plan, asked, stack, again=worker.attempt > 0)
             followers.append(stack.enter_context(Follower(plan, directory, as_json)))
             return directory
 
         def show(line: dict[str, Any]) -> None:
             followers[0].show(line)
 
-        directory = run(plan, worker, prepare, show)
+        directory = run(plan, worker, prepare_once, show)
     if worker.rank == 0:
         _finish(directory, as_json)
 
 
-def _check_data(plan: "Plan") -> None:
+def check_data(plan: "Plan") -> None:
     """Read the data before any process starts, so that a wrong path costs nothing."""
     from headway.plan.ready import read_data
 
     click.echo(f"data       {read_data(plan)}", err=True)
 
 
-def _prepare(plan: "Plan", asked: str, stack: contextlib.ExitStack, *, again: bool = False) -> Path:
+def prepare(plan: "Plan", asked: str, stack: contextlib.ExitStack, *, again: bool = False) -> Path:
     """Make the run directory with the job, the plan and its predicted trace, and hold it until the stack is closed.
 
     `again`: torchrun has restarted the job.

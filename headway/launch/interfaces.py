@@ -64,18 +64,18 @@ def candidates(interfaces: Sequence[Interface]) -> tuple[Interface, ...]:
     return tuple(sorted(usable, key=lambda each: (not each.default_route, -(each.speed or 0), each.name)))
 
 
-def exports(chosen: Interface, kind: Kind) -> dict[str, str]:
-    """Variables that bind the bootstrap of a job's communication to an interface.
+def exports(name: str, kind: Kind, address: str | None = None) -> dict[str, str]:
+    """Variables that bind the bootstrap of a job's communication to an interface, with its address on this host.
 
     gloo is used beside any other backend. NCCL takes a bare name for a prefix, and `=` for the whole name (its
     documentation of NCCL_SOCKET_IFNAME). HCCL and torch_npu are told the address too, since HCCL_IF_IP comes first
     where they look (hiascend, environment variables of HCCL).
     """
-    found = {"GLOO_SOCKET_IFNAME": chosen.name}
+    found = {"GLOO_SOCKET_IFNAME": name}
     if kind == "cuda":
-        found["NCCL_SOCKET_IFNAME"] = f"={chosen.name}"
+        found["NCCL_SOCKET_IFNAME"] = f"={name}"
     if kind == "npu":
-        found |= {"HCCL_SOCKET_IFNAME": chosen.name, "TP_SOCKET_IFNAME": chosen.name}
-        if chosen.address:
-            found["HCCL_IF_IP"] = chosen.address
+        found |= {"HCCL_SOCKET_IFNAME": name, "TP_SOCKET_IFNAME": name}
+        if address:
+            found["HCCL_IF_IP"] = address
     return found

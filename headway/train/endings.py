@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 
 PARENT_GRACE = 8.0  # seconds that the processes of a lost parent have to end their step
 
@@ -39,8 +41,29 @@ def end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.3)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(PARENT_GRACE)
-        os.kill(os.getpid(), signal.SIGKILL)
+        _end()
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def end_with_input(obey: Callable[[str], None]) -> None:
+    """End this process when its stdin is closed, as an ssh connection does whose other end is gone, however that went.
+
+    Each line before that is told to `obey`.
+    """
+
+    def watch() -> None:
+        # past Python's own buffer, which its end would find locked
+        while said := os.read(sys.stdin.fileno(), 64):
+            for line in said.decode(errors="replace").split():
+                obey(line)
+        _end()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _end() -> None:
+    """By SIGTERM, and by SIGKILL if that does not do it."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PARENT_GRACE)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -150,7 +150,7 @@ run: {directory: run}
 """
 
 
-def _python():
+def python_places():
     """Where this Python, what it loads, and Headway lie: each is mounted where it is here."""
     prefixes = {sys.base_prefix, sys.prefix, sysconfig.get_path("stdlib"), *site.getsitepackages(), str(ROOT)}
     prefixes |= {path for path in sys.path if path and os.path.isdir(path)}
@@ -164,7 +164,7 @@ def test_two_processes_train_inside_a_container_with_the_hosts_python(run, tmp_p
     work.mkdir()
     (work / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 100)
     (work / "job.yaml").write_text(JOB)
-    read_only = [*_python(), "/usr", *(each for each in ("/lib", "/lib64") if os.path.isdir(each))]
+    read_only = [*python_places(), "/usr", *(each for each in ("/lib", "/lib64") if os.path.isdir(each))]
     mounts = [word for path in read_only for word in ("--mount", f"{path}:{path}:ro")]
     run(
         *("create", "--profile", "cpu", "--image", IMAGE, "--name", "train", *mounts),

@@ -57,4 +57,4 @@ def test_an_interface_of_ipv6_alone_can_be_met_over():
     ],
 )
 def test_each_kind_of_device_has_its_variables(kind, found):
-    assert exports(_interface("bond0"), kind) == found
+    assert exports("bond0", kind, "10.0.0.1") == found

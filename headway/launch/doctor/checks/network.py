@@ -61,13 +61,14 @@ def interface(found: Network, kind: Kind, *, alone: bool) -> Finding:
     why = "it has the default route" if first.default_route else "it is the fastest with an address"
     others = f"; {', '.join(each.name for each in usable[1:])} could be used too" if usable[1:] else ""
     what = f"ranks should meet over {first.name} ({first.address}): {why}{others}"
-    said = " ".join(f"{name}={value}" for name, value in exports(first, kind).items())
+    wanted = exports(first.name, kind, first.address)
+    said = " ".join(f"{name}={value}" for name, value in wanted.items())
     numbers = {"interface": first.name, "address": first.address, "speed": first.speed, "export": said}
     misled = found.resolved != first.address
     if misled:
         where = f"leads to {found.resolved}" if found.resolved else "leads nowhere"
         what = f"{what}. The host's own name {where}, which is what gloo would bind"
-    unset = [name for name in exports(first, kind) if name not in found.variables]
+    unset = [name for name in wanted if name not in found.variables]
     if alone or not unset or not (misled or len(usable) > 1):
         remedy = f"With several hosts: export {said}." if unset else NOTHING
         return Finding(Subject.NETWORK, "interface", Status.OK, what, remedy, numbers)

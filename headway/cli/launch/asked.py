@@ -1,0 +1,76 @@
+"""Asked: what the options of `headway launch` say, and what follows from them for every target."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from headway import env
+
+if TYPE_CHECKING:
+    from headway.launch.environment import Network
+    from headway.launch.launch_plan import Leash, Site
+    from headway.plan.plan import Plan
+
+Question = Literal["status", "cancel", "logs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The options, by their names; see the command for what each means."""
+
+    job: Path | None
+    on: str
+    overrides: tuple[str, ...]
+    resume: str | None
+    nodes: int | None
+    hostfile: Path | None
+    variables: tuple[str, ...]
+    interface: str | None
+    address: str | None
+    port: int | None
+    python: str | None
+    workdir: str | None
+    fabric: str | None
+    nccl: str | None
+    rank_table: Path | None
+    image: str | None
+    mounts: tuple[str, ...]
+    without: tuple[str, ...]
+    namespace: str | None
+    max_restarts: int
+    answer_within: float
+    dry_run: bool
+    as_json: bool
+
+
+def network(asked: Asked, plan: "Plan", interface: str | None = None) -> "Network":
+    """What the job's traffic goes over; `interface` where none is asked for."""
+    from headway.launch import environment
+    from headway.plan import fabric as fabrics
+
+    return environment.Network(
+        plan.cluster.device.kind,
+        asked.interface or interface,
+        environment.parse_nccl(asked.nccl) if asked.nccl else None,
+        fabrics.fabric(asked.fabric) if asked.fabric else None,
+    )
+
+
+def site(asked: Asked, network: "Network", leash: "Leash" = "stdin", address: str | None = None) -> "Site":
+    """What all hosts share; `address` where none is asked for.
+
+    Containers have nothing of this machine's Python and environment.
+    """
+    from headway.launch import environment
+    from headway.launch.launch_plan import Site
+
+    return Site(
+        asked.python or ("python3" if asked.image else sys.executable),
+        asked.workdir or str(Path.cwd()),
+        environment.variables(network, env.here(), asked.variables, only_named=asked.image is not None),
+        asked.address or address,
+        asked.port,
+        asked.max_restarts,
+        leash,
+    )

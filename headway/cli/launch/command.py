@@ -1,0 +1,93 @@
+"""headway launch: the options that all targets share, and who renders and starts each of them."""
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from headway.cli.launch.asked import Asked
+from headway.errors import PlanError
+
+# target → the module with `launch(asked)` and, where jobs go on without this process, `ask(question, name, asked)`
+_TARGETS = {
+    "local": "headway.cli.launch.foreground",
+    "ssh": "headway.cli.launch.foreground",
+    "docker": "headway.cli.launch.foreground",
+    "kubernetes": "headway.cli.launch.kubernetes",
+}
+_MISSING = {
+    "slurm": "--on slurm is not there yet. Inside a job of Slurm: srun --ntasks N headway train JOB.",
+}
+_OPTIONS = (
+    click.argument("job", type=click.Path(path_type=Path), required=False),
+    click.option("--on", "on", required=True, type=click.Choice([*_TARGETS, *_MISSING]), help="Where."),
+    click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="How many hosts.  [all of the hostfile; 1]"),
+    click.option("--hostfile", type=click.Path(path_type=Path), help="A host a line: node1 slots=8."),
+    click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job."),
+    click.option("--resume", metavar="PATH", help="Go on from a checkpoint, as in headway train."),
+    click.option("--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Pass a variable on; may repeat."),
+    click.option("--interface", metavar="NAME", help="Network interface of the job on every host, like eth0."),
+    click.option("--address", metavar="HOST", help="Where ranks meet.  [the first host's name]"),
+    click.option("--port", type=int, metavar="N", help="The port there.  [given by the run's directory]"),
+    click.option("--python", metavar="PATH", help="Python on the hosts.  [this one]"),
+    click.option("--workdir", metavar="DIR", help="Where hosts start; they share it.  [this directory]"),
+    click.option("--fabric", metavar="NAME|FILE", help="The network, for NCCL's rails and planes; with --nccl."),
+    click.option("--nccl", metavar="VERSION", help="Version of NCCL on the hosts, like 2.30.5."),
+    click.option("--rank-table", type=click.Path(path_type=Path), help="Write Ascend's hccl.json to this file."),
+    click.option("--image", metavar="IMAGE", help="Container image.  [docker, kubernetes]"),
+    click.option(
+        "--mount", "mounts", multiple=True, metavar="SOURCE:PATH[:ro]", help="A path (docker) or claim, and where."
+    ),
+    click.option("--without", multiple=True, metavar="PART", help="Leave a part of the hosts' profile out.  [docker]"),
+    click.option("--namespace", metavar="NAME", help="Namespace.  [kubernetes]"),
+    click.option(
+        "--max-restarts", type=click.IntRange(min=0), default=0, metavar="N", help="On one host: start again."
+    ),
+    click.option("--answer-within", type=float, default=60.0, metavar="SECONDS", help="For each host to start.  [60]"),
+    click.option("--status", metavar="NAME", help="Say how a job does, in place of launching one."),
+    click.option("--cancel", metavar="NAME", help="End a job."),
+    click.option("--logs", metavar="NAME", help="Print what a job says."),
+    click.option("--dry-run", is_flag=True, help="Print what would be run, and run nothing."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; the rest goes to stderr."),
+)
+
+
+def _asks(verb: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        verb = option(verb)
+    return verb
+
+
+@click.command(epilog="Targets, environment, and what is passed on: docs/launching.md.")
+@_asks
+def launch(*, status: str | None, cancel: str | None, logs: str | None, **given: object) -> None:
+    """Train JOB on one or several hosts.
+
+    \b
+    Example:
+      headway launch examples/stdlib.yaml --on local --nodes 2
+      headway launch examples/stdlib.yaml --on ssh --hostfile hosts --interface eth0 --dry-run
+
+    Hosts share a file system with the run's directory. One that fails ends the job on all of them.
+    """
+    asked = Asked(**cast(dict[str, Any], given))
+    if asked.on in _MISSING:
+        raise PlanError(_MISSING[asked.on])
+    target = importlib.import_module(_TARGETS[asked.on])
+    questions = {"status": status, "cancel": cancel, "logs": logs}
+    wanted = [(question, name) for question, name in questions.items() if name is not None]
+    if len(wanted) > 1 or (wanted and asked.job):
+        raise PlanError("JOB, --status, --cancel and --logs: give one of them.")
+    if wanted:
+        if not hasattr(target, "ask"):
+            raise PlanError(
+                f"a job on {asked.on} belongs to the headway launch that started it: Ctrl-C ends it there, and its "
+                f"run directory has metrics.jsonl and log/."
+            )
+        target.ask(*wanted[0], asked)
+    elif asked.job is None:
+        raise PlanError("JOB is missing: headway launch JOB --on TARGET.")
+    else:
+        target.launch(asked)

@@ -1,0 +1,271 @@
+"""A job on several hosts: their agents as subprocesses of this one, started together and ended when one fails."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway import env
+from headway.errors import HeadwayError, JobError, PlanError
+from headway.launch import local
+from headway.launch.environment import Variables
+from headway.units import Seconds
+
+Show = Callable[[str, str], None]  # is told each line that a host says
+
+ANSWER = re.compile(rb"headway: agent (\d+) on (.*)")  # the agent's first line (train/agent.py)
+NOT_THERE = 255  # ssh's own exit status; a command's own is passed on
+PEERS = Seconds(15.0)  # that hosts have, once one has failed, to find that out by themselves and say where they were
+ENDED_WITHIN = Seconds(25.0)  # after their stdin is closed: 8 s for their step, 8 s more for what SIGTERM does not end
+KILLED_WITHIN = Seconds(15.0)
+TAIL = 6  # last lines of a host that an error repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What this machine runs to start a host's agent: `words`, with `environment` beside its own, in `directory`.
+
+    `first` goes to stdin before all else. `kill` gives the words that end the agent with a process id (0: it has told
+    none) from outside, where closing its stdin has not; none if there are no such words.
+    """
+
+    host: str
+    words: tuple[str, ...]
+    environment: Variables = ()
+    directory: str | None = None
+    first: bytes = b""
+    kill: Callable[[int], tuple[str, ...]] | None = None
+
+
+class _Host:
+    """A command under way, and what it has said."""
+
+    def __init__(self, command: Command, log: Path, show: Show) -> None:
+        self.command, self.agent, self.tail = command, 0, deque[str](maxlen=TAIL)
+        variables = {**env.here(), **dict(command.environment)}
+        try:
+            self.process = subprocess.Popen(
+                command.words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                cwd=command.directory,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PlanError(f"{command.words[0]} cannot be started here ({error.strerror}). Install it.") from None
+        self.say(command.first)
+        self.reader = threading.Thread(target=self._read, args=(log, show), daemon=True)
+        self.reader.start()
+
+    @property
+    def name(self) -> str:
+        return self.command.host
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; None while it runs."""
+        return self.process.poll()
+
+    def say(self, words: bytes) -> None:
+        """Write to the agent's stdin, if anybody reads there."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            self.process.stdin.write(words)
+            self.process.stdin.flush()
+
+    def let_go(self) -> None:
+        """Close the agent's stdin, which ends it."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            self.process.stdin.close()
+
+    def last(self) -> str:
+        """The last line that it has said, once all of it is read; docker's comes before a hint to its help."""
+        self.reader.join(timeout=1.0)
+        said = [line for line in self.tail if not line.startswith("Run 'docker ")]
+        return said[-1] if said else "it said nothing"
+
+    def _read(self, log: Path, show: Show) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as output, log.open("ab") as file:
+            for line in output:
+                if not self.agent and (answer := ANSWER.match(line)):
+                    self.agent = int(answer[1])
+                    continue
+                file.write(line)
+                file.flush()
+                text = "".join(sign if sign.isprintable() else " " for sign in line.decode(errors="replace")).strip()
+                if text:
+                    self.tail.append(text)
+                    show(self.name, text)
+
+
+class Hosts:
+    """A running job on several hosts; a `local.Job`."""
+
+    def __init__(self, hosts: Sequence[_Host], directory: Path, num_ranks: int) -> None:
+        self.log, self.num_ranks = directory / "log", num_ranks
+        self._hosts = hosts
+        self._first: _Host | None = None  # to end with a status that is not 0
+        self._doubts: list[str] = []
+        self._over = threading.Event()
+        self._told = False
+        self._guard = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def running(self) -> bool:
+        """Whether a host's command has not ended yet, or is being ended."""
+        return not self._over.is_set()
+
+    @property
+    def status(self) -> int:
+        """The exit status of the first that did not end well; 0 if all did."""
+        return (self._first.status or 0) if self._first else 0
+
+    @property
+    def num_restarts(self) -> int:
+        """Attempts that have failed and were followed by another; an agent that is alone starts them."""
+        return local.num_restarts(self.log)
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether a signal has ended an agent, and that host's and the others' workers got to the end of their step."""
+        return self.status in {128 + signal.SIGINT, 128 + signal.SIGTERM}
+
+    def begin(self, answer_within: Seconds) -> None:
+        """Wait until every host has started its agent, and watch them from then on; JobError if one does not."""
+        until = time.monotonic() + answer_within
+        while any(not host.agent and host.status is None for host in self._hosts) and time.monotonic() < until:
+            time.sleep(0.05)
+        for host in self._hosts:
+            if host.status is not None:  # it may have ended before its answer was read
+                host.reader.join(timeout=1.0)
+        missing = [host for host in self._hosts if not host.agent]
+        if missing:
+            lines = [f"{host.name}: {_why_missing(host, answer_within)}" for host in missing]
+            self.end()
+            count = f"{len(missing)} of {len(self._hosts)} hosts did" if len(self._hosts) > 1 else "the host did"
+            raise JobError("\n  ".join([f"{count} not start, so nothing runs:", *lines, *self._doubts]))
+        self._guard.start()
+
+    def interrupt(self) -> None:
+        """Ask every worker to stop at the end of its step, and wait for that, however long the step is."""
+        self._told = True
+        local.start_no_more(self.log)
+        for host in self._hosts:
+            host.say(b"stop\n")
+        while self.running:
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """End the job now, on every host: nobody gets to the end of a step."""
+        self._told = True
+        local.start_no_more(self.log)
+        for host in self._hosts:
+            host.say(b"kill\n")
+            host.let_go()
+        self._wait(ENDED_WITHIN)
+        for host in self._hosts:
+            if host.status is None:
+                self._kill(host)
+            host.reader.join(timeout=1.0)
+        self._over.set()
+
+    def failure(self) -> HeadwayError:
+        """What ended the job: a host that was lost, or what its ranks have left; see `local.failure`."""
+        first, doubts = self._first, "".join(f"\n{doubt}" for doubt in self._doubts)
+        if first and (first.status == NOT_THERE or self.status < 0):
+            others = ", ".join(host.name for host in self._hosts if host is not first)
+            why = first.last() if self.status > 0 else f"its agent was killed by {signal.Signals(-self.status).name}"
+            ended = f", and the job was ended on {others}" if others else ""
+            return JobError(
+                f"host {first.name} was lost ({why}){ended}. Start the job again when it is back: with a fixed "
+                f"run.directory, or with --resume, it goes on from its last checkpoint.{doubts}"
+            )
+        found = local.failure(self)
+        return type(found)(f"{found}{doubts}") if doubts else found
+
+    def _watch(self) -> None:
+        """Until all have ended; once one fails, the rest have a while to end by themselves."""
+        failed_at: float | None = None
+        while any(host.status is None for host in self._hosts):
+            time.sleep(0.05)
+            if failed_at is None:
+                self._first = next((host for host in self._hosts if host.status), None)
+                failed_at = time.monotonic() if self._first else None
+            elif time.monotonic() - failed_at > PEERS and not self._told:
+                self.end()
+                return
+        self._first = self._first or next((host for host in self._hosts if host.status), None)
+        for host in self._hosts:
+            host.let_go()
+            host.reader.join(timeout=1.0)
+        self._over.set()
+
+    def _wait(self, seconds: Seconds) -> None:
+        until = time.monotonic() + seconds
+        while any(host.status is None for host in self._hosts) and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def _kill(self, host: _Host) -> None:
+        """End the agent's process group from outside, then the command here."""
+        said = "it never said its process id"
+        words = host.command.kill(host.agent) if host.command.kill else ()
+        if words:
+            try:
+                subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=KILLED_WITHIN, check=True)
+                said = ""
+            except (OSError, subprocess.SubprocessError) as error:
+                said = f"{words[0]} could not end its agent {host.agent}: {error}"
+        if said and host.command.kill:
+            self._doubts.append(f"host {host.name} did not confirm its end ({said}). Look there before starting again.")
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(host.process.pid, signal.SIGKILL)
+        host.process.wait()
+
+
+def start(commands: Sequence[Command], directory: Path, num_ranks: int, show: Show, answer_within: Seconds) -> Hosts:
+    """The job whose hosts `commands` start, once every host has answered.
+
+    What a host says goes to `log/host-N.log` and `show`. Raises JobError, and leaves nothing running, if one does not
+    answer in time. From now on SIGTERM is a KeyboardInterrupt of this process too.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    log = directory / "log"
+    log.mkdir(parents=True, exist_ok=True)
+    started: list[_Host] = []
+    job = Hosts(started, directory, num_ranks)
+    try:
+        for number, command in enumerate(commands):
+            started.append(_Host(command, log / f"host-{number}.log", show))
+        job.begin(answer_within)
+    except BaseException:
+        if job.running:
+            job.end()
+        raise
+    return job
+
+
+def _why_missing(host: _Host, within: Seconds) -> str:
+    if host.status is None:
+        return f"no answer for {within:g} s"
+    if host.status == NOT_THERE:
+        return f"ssh ended with status {NOT_THERE}: {host.last()}{_remedy(host.last())}"
+    return f"ended with status {host.status}: {host.last()}"
+
+
+def _remedy(said: str) -> str:
+    if "ost key verification failed" in said:
+        return " (log in once by hand and accept the host's key, or put it into known_hosts)"
+    if "ermission denied" in said:
+        return " (log in must work without a password: ssh-copy-id, or an agent with the key)"
+    return ""

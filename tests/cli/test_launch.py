@@ -1,0 +1,193 @@
+"""headway launch: what a dry run shows, what is refused, what kubectl is told, and jobs on several nodes that train."""
+
+import json
+import os
+import shlex
+import stat
+import sys
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from headway.cli.main import cli
+from headway.launch.launch_plan import default_port
+
+JOB = """
+model: {layers: 2, hidden: 32, heads: 2, feed_forward: 64, vocabulary: 256, positions: 64}
+parallel: {pipeline: 2, data: 1}
+data: {sequence_length: 32, path: text.txt, validation: 0}
+train: {steps: 3, global_batch: 8, microbatch: 4}
+run: {directory: run}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 100)
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "hosts").write_text("node1 slots=8\nroot@node2\n")
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("NCCL_", "TORCH_", "OMP_", "PYTORCH_", "CUDA_"))]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+def say(*words, status=0):
+    """What a verb that prints and starts nothing writes to stdout."""
+    done = CliRunner().invoke(cli, ["launch", *words])
+    assert done.exit_code == status, done.output
+    return done.stdout
+
+
+def refused(*words):
+    done = CliRunner().invoke(cli, ["launch", *words])
+    error = done.exception
+    assert getattr(error, "exit_status", None) == 2 or done.exit_code == 2, done.output
+    return str(error) if hasattr(error, "exit_status") else done.output
+
+
+def test_a_dry_run_on_this_machine_prints_a_line_a_node_and_makes_nothing(folder):
+    lines = say("job.yaml", "--on", "local", "--nodes", "2", "--dry-run").splitlines()
+    for rank, line in enumerate(lines):
+        words = shlex.split(line)
+        assert words[:5] == ["cd", "--", str(folder), "&&", "env"]
+        assert {f"PET_NODE_RANK={rank}", "PET_NNODES=2", "PET_MASTER_ADDR=127.0.0.1", "GLOO_SOCKET_IFNAME=lo"} < {
+            *words
+        }
+        assert words[-7:] == [sys.executable, "-m", "headway.train.agent", str(folder / "run"), "1", "0", "stdin"]
+    assert len(lines) == 2
+    assert not (folder / "run").exists()
+
+
+def test_a_dry_run_by_ssh_prints_what_is_run_with_secrets_masked(folder, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hush")
+    words = ("job.yaml", "--on", "ssh", "--hostfile", "hosts", "--dry-run", "--interface", "eth0")
+    text = say(*words, "--env", "HF_TOKEN", "--env", "A=it's $(here)", "--python", "/opt/python")
+    assert "hush" not in text
+    first, second = text.splitlines()
+    found = shlex.split(first, comments=True)
+    assert found[:3] == ["ssh", "-T", "-o"]
+    assert found[-3:-1] == ["--", "node1"]
+    inner = shlex.split(shlex.split(found[-1])[-1])
+    assert {"A=it's $(here)", "GLOO_SOCKET_IFNAME=eth0", "PET_MASTER_ADDR=node1", "OMP_NUM_THREADS=1"} < {*inner}
+    assert f"PET_MASTER_PORT={default_port(folder / 'run')}" in inner
+    assert inner[-7:-4] == ["/opt/python", "-m", "headway.train.agent"]
+    assert first.endswith("  # stdin: HF_TOKEN=****")
+    assert "-- root@node2 " in second
+
+
+def test_as_json_a_dry_run_is_one_document_without_secrets(folder, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hush")
+    text = say("job.yaml", "--on", "ssh", "--hostfile", "hosts", "--dry-run", "--env", "HF_TOKEN", "--json")
+    document = json.loads(text)
+    assert "hush" not in text
+    assert [(host["name"], host["ranks"]) for host in document["hosts"]] == [("node1", [0, 1]), ("root@node2", [1, 1])]
+    assert len(document["lines"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--on", "local"), "JOB is missing"),
+        (("job.yaml", "--on", "ssh"), "--on ssh needs --hostfile"),
+        (("job.yaml", "--on", "local", "--hostfile", "hosts"), "--on local is this machine alone"),
+        (("job.yaml", "--on", "ssh", "--hostfile", "none"), "the hostfile none cannot be read"),
+        (("job.yaml", "--on", "ssh", "--hostfile", "hosts", "--nodes", "3"), "but the hostfile names 2"),
+        (("job.yaml", "--on", "local", "--nodes", "3"), "2 ranks .* do not divide over 3 hosts. Use 2 or 1"),
+        (("job.yaml", "--on", "local", "--nodes", "2", "--max-restarts", "1"), "--max-restarts is for one host"),
+        (("job.yaml", "--on", "local", "--image", "x"), "are for containers .docker, kubernetes., not for local"),
+        (("job.yaml", "--on", "local", "--namespace", "x"), "--namespace is for --on kubernetes"),
+        (("job.yaml", "--on", "docker"), "--on docker needs --image"),
+        (
+            ("job.yaml", "--on", "docker", "--image", "x", "--nodes", "2"),
+            "--on docker is one container on this machine",
+        ),
+        (("job.yaml", "--on", "docker", "--image", "-x"), "is no name of an image"),
+        (("job.yaml", "--on", "docker", "--image", "x", "--mount", "/none:/x"), "there is no /none on this host"),
+        (("job.yaml", "--on", "local", "--interface", "-x"), "is no name of a network interface"),
+        (("job.yaml", "--on", "local", "--env", "A=b\nc"), "the value of A has control characters"),
+        (("job.yaml", "--on", "local", "--rank-table", "t"), "a rank table is for Ascend's devices"),
+        (("job.yaml", "--on", "local", "--set", 'run.directory="a\\nb"'), "cannot be passed to hosts"),
+        (("job.yaml", "--on", "local", "--nccl", "2"), "is no version of NCCL"),
+        (("job.yaml", "--on", "local", "--status", "x"), "give one of them"),
+        (("--on", "local", "--status", "x"), "belongs to the headway launch that started it"),
+        (("--on", "kubernetes", "--status", "-x"), "is no name of a TrainJob"),
+        (("--on", "kubernetes", "--status", "x", "--logs", "x"), "give one of them"),
+        (("job.yaml", "--on", "kubernetes"), "--on kubernetes needs --image"),
+        (("job.yaml", "--on", "kubernetes", "--image", "x"), "pods share nothing by themselves"),
+        (("job.yaml", "--on", "kubernetes", "--image", "x", "--hostfile", "hosts"), "--hostfile is not for"),
+        (("job.yaml", "--on", "moon"), "'moon' is not one of"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence_before_anything_is_made(folder, words, said):
+    import re
+
+    assert re.search(said, refused(*words))
+    assert not (folder / "run").exists()
+
+
+def test_several_nodes_on_this_machine_would_take_the_same_devices(folder):
+    said = refused("job.yaml", "--on", "local", "--nodes", "2", "--set", "cluster=h800-hpn")
+    assert "several nodes on this machine would take the same devices (H800-80GB)" in said
+
+
+def test_nccl_is_told_the_rails_and_planes_of_the_fabric(folder):
+    words = ("job.yaml", "--on", "ssh", "--hostfile", "hosts", "--set", "cluster=h800-hpn", "--dry-run")
+    assert "NCCL_IB_HCA==mlx5_0:1:0:0,mlx5_1:1:0:1" in say(*words, "--fabric", "hpn", "--nccl", "2.30.5")
+    assert "may not know rails and planes" in refused(*words, "--fabric", "hpn", "--nccl", "2.27.3")
+
+
+MANIFEST = ("job.yaml", "--on", "kubernetes", "--image", "me/headway:1", "--mount", "shared:/work", "--nodes", "2")
+
+
+def test_a_dry_run_on_kubernetes_prints_the_manifest(folder):
+    text = say(*MANIFEST, "--dry-run", "--set", "train.steps=5", "--namespace", "team")
+    found = yaml.safe_load(text)
+    trainer = found["spec"]["trainer"]
+    assert (found["kind"], found["metadata"]["namespace"]) == ("TrainJob", "team")
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (2, 1)
+    assert shlex.join(trainer["command"][3:]) == (
+        "/work python -m torch.distributed.run --max-restarts 0 -m headway train job.yaml --set=train.steps=5"
+    )
+    assert json.loads(say(*MANIFEST, "--dry-run", "--set", "train.steps=5", "--namespace", "team", "--json")) == found
+
+
+@pytest.fixture
+def kubectl(folder, monkeypatch):
+    """A stand-in that keeps its words and its input, and fails if its name is there."""
+    program = folder / "bin" / "kubectl"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\necho "$@" >> words\n[ "$1" = create ] && cat > created\n'
+        '[ -e fails ] && echo "the server is away" >&2 && exit 1\necho "done: $1"\n'
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return folder
+
+
+def test_kubectl_is_handed_the_manifest_and_answers_for_the_job(kubectl):
+    text = say(*MANIFEST)
+    name = yaml.safe_load((kubectl / "created").read_text())["metadata"]["name"]
+    assert f"{name} was created: 2 pods with 1 ranks each." in text
+    assert "done: get" in say("--on", "kubernetes", "--status", name)
+    say("--on", "kubernetes", "--namespace", "team", "--logs", name)
+    say("--on", "kubernetes", "--cancel", name)
+    assert (kubectl / "words").read_text().splitlines() == [
+        "create -f -",
+        f"get trainjobs.trainer.kubeflow.org {name} -o wide",
+        f"logs --selector jobset.sigs.k8s.io/jobset-name={name} --prefix --tail=-1 --namespace team",
+        f"delete trainjobs.trainer.kubeflow.org {name} --wait=false",
+    ]
+
+
+def test_what_kubectl_says_is_passed_on(kubectl):
+    (kubectl / "fails").touch()
+    done = CliRunner().invoke(cli, ["launch", *MANIFEST])
+    assert str(done.exception) == "kubectl create ended with status 1: the server is away"
+
+
+def test_without_kubectl_the_manifest_can_be_printed(folder, monkeypatch):
+    monkeypatch.setenv("PATH", str(folder))
+    assert "kubectl cannot be started here (No such file or directory)" in refused(*MANIFEST)

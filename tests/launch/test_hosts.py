@@ -1,0 +1,211 @@
+"""Hosts that start, fail, are silent, go away and are ended: what is said, and that nothing is left running."""
+
+import _thread
+import json
+import signal
+import threading
+import time
+import uuid
+
+import pytest
+
+from headway.errors import JobError, PlanError
+from headway.launch import hosts as running
+from headway.launch import ssh
+from headway.launch.hosts import Command, start
+from headway.launch.launch_plan import HostLaunch
+from headway.units import Seconds
+from tests.launch.agents import answers, deaf, fake_ssh, processes
+
+SOON = Seconds(15.0)
+
+
+@pytest.fixture
+def mark():
+    """A word that every process of a test has on its command line; none may be left at the end."""
+    word = f"mark-{uuid.uuid4().hex}"
+    yield word
+    until = time.monotonic() + 5
+    while processes(word) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not processes(word)
+
+
+@pytest.fixture(autouse=True)
+def _signals():
+    """`start` makes SIGTERM an interrupt of its process, here the test runner."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "run" / "log").mkdir(parents=True)
+    return tmp_path
+
+
+def here(mark, *words, host="a"):
+    """A host on this machine."""
+    return Command(host, (*words, mark))
+
+
+def there(mark, host, *words, variables=()):
+    """A host behind ssh."""
+    return ssh.command(HostLaunch(host, 0, (0, 1), (*words, mark), tuple(variables), "/"))
+
+
+def begin(folder, *commands, within=SOON):
+    said = []
+    job = start(commands, folder / "run", 2, lambda host, line: said.append((host, line)), within)
+    return job, said
+
+
+def wait(job, timeout=30):
+    until = time.monotonic() + timeout
+    while job.running:
+        assert time.monotonic() < until, "the job does not end"
+        time.sleep(0.02)
+
+
+def test_hosts_that_end_well_are_a_job_that_ended_well_and_what_they_say_is_kept(folder, mark):
+    job, said = begin(folder, here(mark, *answers(0), host="a"), here(mark, *answers(0, 0.3), host="b"))
+    wait(job)
+    assert (job.status, job.asked_to_stop) == (0, False)
+    assert sorted(said) == [("a", "the last words"), ("b", "the last words")]
+    assert [(folder / "run" / "log" / f"host-{i}.log").read_text() for i in (0, 1)] == ["the last words\n"] * 2
+
+
+def test_one_that_fails_ends_the_others(folder, mark, monkeypatch):
+    monkeypatch.setattr(running, "PEERS", Seconds(0.5))
+    job, _ = begin(folder, here(mark, *answers(), host="a"), here(mark, *answers(3, 0.3), host="b"))
+    began = time.monotonic()
+    wait(job)
+    assert time.monotonic() - began < 10
+    assert job.status == 3
+    assert not job.asked_to_stop
+
+
+def test_who_fails_first_has_a_while_in_which_its_peers_say_where_they_were(folder, mark):
+    job, _ = begin(folder, here(mark, *answers(1, 0.6), host="a"), here(mark, *answers(4, 0.2), host="b"))
+    wait(job)
+    assert job.status == 4
+
+
+def test_asked_to_stop_they_end_with_their_step(folder, mark):
+    job, _ = begin(folder, here(mark, *answers(), host="a"), here(mark, *answers(), host="b"))
+    job.interrupt()
+    assert (job.running, job.status) == (False, 0)
+    assert (folder / "run" / "log" / "told-to-stop").exists()
+
+
+def test_ended_at_once_none_is_left_even_if_it_is_deaf(folder, mark, monkeypatch):
+    monkeypatch.setattr(running, "ENDED_WITHIN", Seconds(0.5))
+    job, _ = begin(folder, here(mark, *answers(), host="a"), here(mark, *deaf(), host="b"))
+    job.end()
+    assert not job.running
+
+
+def test_the_launchers_own_end_ends_them_by_their_stdin(folder, mark):
+    job, _ = begin(folder, here(mark, *answers()))
+    for host in job._hosts:
+        host.let_go()
+    wait(job)
+    assert job.asked_to_stop
+
+
+def test_a_program_that_is_not_here_is_named(folder):
+    with pytest.raises(PlanError, match="no-such-program cannot be started here"):
+        begin(folder, Command("a", ("no-such-program",)))
+
+
+def test_by_ssh_a_host_runs_its_part_with_secrets_that_no_process_list_shows(folder, mark, monkeypatch):
+    for name, value in fake_ssh(folder).items():
+        monkeypatch.setenv(name, value)
+    show = ("sh", "-c", 'echo "headway: agent $$ on x"; echo "$A $HF_TOKEN"')
+    job, said = begin(folder, there(mark, "a", *show, variables=[("A", "b c"), ("HF_TOKEN", "hush 'd")]))
+    wait(job)
+    assert said == [("a", "b c hush 'd")]
+    assert "hush" not in (folder / "lines").read_text()
+
+
+def test_half_the_hosts_down_all_of_them_are_named_and_nothing_runs(folder, mark, monkeypatch):
+    for name, value in fake_ssh(folder, c="refused", d="unknown").items():
+        monkeypatch.setenv(name, value)
+    hosts = [there(mark, host, *answers()) for host in "abcd"]
+    with pytest.raises(JobError) as failed:
+        begin(folder, *hosts)
+    assert str(failed.value).splitlines() == [
+        "2 of 4 hosts did not start, so nothing runs:",
+        "  c: ssh ended with status 255: ssh: connect to host c port 22: Connection refused",
+        "  d: ssh ended with status 255: Host key verification failed. (log in once by hand and accept the host's key, "
+        "or put it into known_hosts)",
+    ]
+
+
+def test_a_silent_host_is_given_up_in_time(folder, mark, monkeypatch):
+    monkeypatch.setattr(running, "ENDED_WITHIN", Seconds(0.5))
+    for name, value in fake_ssh(folder, b="silent").items():
+        monkeypatch.setenv(name, value)
+    began = time.monotonic()
+    with pytest.raises(
+        JobError, match=r"1 of 2 hosts did not start.*\n  b: no answer for 2 s\n  host b did not confirm"
+    ):
+        begin(folder, there(mark, "a", *answers()), there(mark, "b", *answers()), within=Seconds(2.0))
+    assert time.monotonic() - began < 15
+
+
+def test_a_host_without_the_program_says_so(folder, mark, monkeypatch):
+    for name, value in fake_ssh(folder).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        JobError, match=r"the host did not start, so nothing runs:\n  a: ended with status 127: .*python9"
+    ):
+        begin(folder, there(mark, "a", "/opt/python9", "-m", "headway.train.agent"))
+
+
+def test_a_host_that_is_lost_ends_the_job_and_is_named(folder, mark, monkeypatch):
+    monkeypatch.setattr(running, "PEERS", Seconds(0.5))
+    for name, value in fake_ssh(folder, b="lost").items():
+        monkeypatch.setenv(name, value)
+    job, _ = begin(folder, there(mark, "a", *answers()), there(mark, "b", *answers()))
+    wait(job)
+    assert str(job.failure()).startswith(
+        "host b was lost (Timeout, server b not responding.), and the job was ended on a."
+    )
+
+
+def test_a_deaf_host_is_killed_by_a_connection_of_its_own(folder, mark, monkeypatch):
+    monkeypatch.setattr(running, "ENDED_WITHIN", Seconds(0.5))
+    for name, value in fake_ssh(folder).items():
+        monkeypatch.setenv(name, value)
+    job, _ = begin(folder, there(mark, "a", *deaf()))
+    (agent,) = [host.agent for host in job._hosts]
+    job.end()
+    assert (folder / "lines").read_text().splitlines()[-1] == f"a: kill -s KILL -- -{agent} {agent}"
+    assert not job._doubts
+
+
+def test_what_a_rank_left_says_who_failed(folder, mark):
+    log = folder / "run" / "log"
+    (log / "failures-1.json").write_text(json.dumps({"1": {"pid": 7, "exitcode": -9}}))
+    (log / "rank-1.at").write_text("step 7 · 1F3")
+    job, _ = begin(folder, here(mark, *answers(0), host="a"), here(mark, *answers(1), host="b"))
+    wait(job)
+    assert str(job.failure()).startswith("rank 1 was killed by SIGKILL at step 7 · 1F3.")
+
+
+def test_lines_that_would_change_a_terminal_are_shown_without_that(folder, mark):
+    show = ("sh", "-c", 'echo "headway: agent $$ on x"; printf "\\033[31mred\\007\\n"')
+    job, said = begin(folder, here(mark, *show))
+    wait(job)
+    assert said == [("a", "[31mred")]
+
+
+def test_waiting_for_answers_is_interrupted_and_leaves_nothing(folder, mark, monkeypatch):
+    monkeypatch.setattr(running, "ENDED_WITHIN", Seconds(0.5))
+    timer = threading.Timer(1.0, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        begin(folder, Command("a", ("sh", "-c", "sleep 300", mark)), within=Seconds(60.0))
+    timer.join()

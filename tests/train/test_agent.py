@@ -1,0 +1,54 @@
+"""What an agent says before it answers: why its host would not meet the others."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "plan.json").touch()
+    return tmp_path
+
+
+def ask(run, **place):
+    """Exit status and what is said by an agent that finds an obstacle: it imports no torch for that."""
+    variables = {f"PET_{name}": str(value) for name, value in place.items()}
+    words = [sys.executable, "-m", "headway.train.agent", str(run), "1", "0", "stdin"]
+    environment = {**os.environ, **variables}
+    leash, held = os.pipe()  # held here: its end would end the agent
+    try:
+        done = subprocess.run(
+            words, check=False, env=environment, stdin=leash, capture_output=True, text=True, timeout=60
+        )
+    finally:
+        os.close(leash)
+        os.close(held)
+    return done.returncode, done.stderr.strip()
+
+
+def test_a_run_directory_that_is_not_here_is_named(tmp_path):
+    said = f"{tmp_path}/gone/plan.json is not here: all hosts must share the run's directory."
+    assert ask(tmp_path / "gone") == (2, said)
+
+
+def test_a_meeting_place_that_nobody_knows_is_named(run):
+    status, said = ask(run, NNODES=2, NODE_RANK=1, MASTER_ADDR="no-such-host.invalid", MASTER_PORT=29500)
+    assert status == 2
+    assert said.startswith("no-such-host.invalid, where the ranks are to meet, is not known here (")
+    assert said.endswith("give --address.")
+
+
+def test_a_port_that_is_taken_is_named(run):
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, said = ask(run, NNODES=2, NODE_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    assert (status, said) == (
+        2,
+        f"port {port}, where the ranks are to meet, cannot be had (Address already in use): give --port.",
+    )
