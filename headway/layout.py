@@ -1,8 +1,8 @@
 """Layout: named axes → ranks, coordinates and groups."""
 
-import itertools
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -62,10 +62,23 @@ class Layout:
 
     def group(self, rank: int, *axes: Axis) -> tuple[int, ...]:
         """Ranks that differ from `rank` only along `axes`, in rank order, `rank` included."""
-        fixed = self.coord(rank)
-        slowest_first = [(axis, range(size) if axis in axes else (fixed[axis],)) for axis, size in reversed(self.sizes)]
-        names, places = zip(*slowest_first, strict=True)
-        return tuple(self.rank(dict(zip(names, place, strict=True))) for place in itertools.product(*places))
+        return self.along(rank, {axis: range(self.size(axis)) for axis in axes})
+
+    def along(self, rank: int, places: Mapping[Axis, Sequence[int]]) -> tuple[int, ...]:
+        """Ranks at `places` (rising) of some axes and where `rank` is on the others, in rank order.
+
+        >>> layout(data=2, pipeline=3).along(1, {"pipeline": (0, 2)})
+        (1, 5)
+        """
+        base, stride, offsets = 0, 1, [0]
+        for axis, size in self.sizes:
+            rank, place = divmod(rank, size)
+            if axis in places:
+                offsets = [each * stride + offset for each in places[axis] for offset in offsets]
+            else:
+                base += place * stride
+            stride *= size
+        return tuple(base + offset for offset in offsets)
 
     def groups(self, *axes: Axis) -> tuple[tuple[int, ...], ...]:
         """All groups along `axes`: a partition of the world, in order of their first rank.

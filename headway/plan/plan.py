@@ -162,15 +162,8 @@ class Plan:
 
     def group(self, rank: int, unit: Unit) -> tuple[int, ...]:
         """Ranks that together reduce a unit's gradients, `rank` being one of them."""
-        coord = self.layout.coord(rank)
-        holders = self.holders(unit)
-        return tuple(
-            sorted(
-                self.layout.rank({**coord, "pipeline": pipeline, "data": data})
-                for pipeline in holders
-                for data in range(self.layout.size("data"))
-            )
-        )
+        everywhere = range(self.layout.size("data"))
+        return self.layout.along(rank, {"pipeline": self.holders(unit), "data": everywhere})
 
     def placed(self, unit: Unit) -> Placement:
         """Where a unit's state lives: the plan's table, for what its ranks share and is not too small to be worth it.

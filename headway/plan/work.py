@@ -15,8 +15,9 @@ from headway.model.sizes import Sizes
 from headway.model.unit import Unit
 from headway.plan import stages
 from headway.plan.dtypes import Dtypes, dtypes
+from headway.plan.meeting import group_edge, meeting, name
 from headway.plan.plan import Plan
-from headway.schedule.action import Action, Kind
+from headway.schedule.action import SENDS, Action, Kind
 from headway.schedule.operation import UPDATE, Operation
 from headway.schedule.program import Program
 from headway.stack.spec import HEADWAY
@@ -64,34 +65,27 @@ def work(plan: Plan, program: Program, rank: int, operation: Operation) -> Work:
         case Kind.BACKWARD:
             return _backward(plan, program, rank, operation)
         case Kind.SEND_F | Kind.SEND_B | Kind.RECV_F | Kind.RECV_B:
-            return _message(plan, rank, action)
+            return _message(plan, rank, operation)
         case Kind.REDUCE_GRAD | Kind.UNSHARD | Kind.RESHARD:
             of_unit = _reduction if action.kind is Kind.REDUCE_GRAD else partial(_gather, action.kind)
             return of_unit(plan, rank, plan.unit(operation.part))
         case Kind.BEGIN:
-            return _collectives(plan.layout.group(rank, "data"), [Call("all_reduce", COUNT_BYTES)])
+            return _collectives(meeting(plan, rank, operation), [Call("all_reduce", COUNT_BYTES)])
         case Kind.STEP:
             return _step(plan, program, rank, operation.part)
         case _:
             raise NotImplementedError(f"{operation}: not played yet")
 
 
-def among(plan: Plan, done: Work, rank: int) -> Work:
-    """What a pass does on another copy of its row, where it is `rank`'s: the same among other tensor ranks."""
-    if not done.edge:
-        return done
-    group = plan.layout.group(rank, "tensor")
-    return replace(done, edge=group_edge(group), group=group)
+def on_copy(plan: Plan, program: Program, operation: Operation, done: Work, rank: int) -> Work:
+    """What `operation` does on another copy of its row, where it is `rank`'s: `done`, among other ranks.
 
-
-def edge(source: int, target: int) -> str:
-    """The edge of a message."""
-    return f"{source}→{target}"
-
-
-def group_edge(ranks: Iterable[int]) -> str:
-    """The edge of a collective: its ranks."""
-    return f"{{{','.join(map(str, ranks))}}}"
+    What a rank updates alone depends on more: on how much it keeps.
+    """
+    if operation.part == UPDATE:
+        return work(plan, program, rank, operation)
+    ranks = meeting(plan, rank, operation) if done.edge else ()
+    return done if ranks == done.group else replace(done, edge=name(operation, ranks), group=ranks)
 
 
 def message_bytes(plan: Plan) -> Bytes:
@@ -135,7 +129,7 @@ def _forward(plan: Plan, program: Program, rank: int, operation: Operation) -> W
         # a received input is among the saved tensors from here on
         gives |= {"messages": message_bytes(plan)} if received and part in ("", *names[:1]) else {}
     calls = [call for block in members for call in exchange.forward(model, block, sizes)]
-    both = _collectives(plan.layout.group(rank, "tensor"), calls)
+    both = _collectives(meeting(plan, rank, operation), calls)
     return replace(_computing(both, done.flops, done.forward, takes, gives), within=_within(plan, members))
 
 
@@ -161,7 +155,7 @@ def _backward(plan: Plan, program: Program, rank: int, operation: Operation) -> 
     if plan.sequence_parallel:
         last = program.schedule.final.get(_stage(action)) == action
         calls += [call for u in units if last or plan.placed(u).grads.cut for call in _gradients_in_parts(plan, u)]
-    both = _collectives(plan.layout.group(rank, "tensor"), calls)
+    both = _collectives(meeting(plan, rank, operation), calls)
     computed = _computing(both, Flops(2 * done.flops), done.backward, takes, gives)
     agains = [_again(plan, block) for block in members]
     held = max((each.held for each in agains), default=0)  # of one layer at a time
@@ -214,14 +208,11 @@ def _passes_on(plan: Plan, action: Action, *, received: bool, sent: bool) -> boo
     return received and sent and not plan.blocks[_stage(action)]
 
 
-def _message(plan: Plan, rank: int, action: Action) -> Work:
-    ranks, coord = plan.schedule.ranks, plan.layout.coord(rank)
-    step = 1 if action.kind in {Kind.SEND_F, Kind.RECV_B} else -1
-    other = plan.layout.rank({**coord, "pipeline": ranks[_stage(action) + step]})
-    size = message_bytes(plan)
-    if action.kind in {Kind.SEND_F, Kind.SEND_B}:
-        return Work(edge=edge(rank, other), group=(rank, other), bytes=size, gives={"messages": size})
-    return Work(edge=edge(other, rank), group=(other, rank), bytes=size, takes={"messages": size})
+def _message(plan: Plan, rank: int, operation: Operation) -> Work:
+    ranks, size = meeting(plan, rank, operation), message_bytes(plan)
+    moved, sends = {"messages": size}, operation.action.kind in SENDS
+    edge = name(operation, ranks)
+    return Work(edge=edge, group=ranks, bytes=size, gives=moved if sends else {}, takes={} if sends else moved)
 
 
 def _reduction(plan: Plan, rank: int, unit: Unit) -> Work:

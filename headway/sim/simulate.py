@@ -7,7 +7,7 @@ import numpy as np
 from headway.cluster.spec import Cluster, Link, Ring, ring
 from headway.plan.memory import states
 from headway.plan.plan import Plan
-from headway.plan.work import Work, among, work
+from headway.plan.work import Work, on_copy, work
 from headway.schedule import graph as graphs
 from headway.schedule.action import Kind, pack
 from headway.schedule.graph import Graph
@@ -21,7 +21,6 @@ from headway.trace import Spans, Trace
 from headway.units import Bytes, Seconds
 
 _COMPUTE = LANES.index(Lane.COMPUTE)
-_PASSES = {Kind.FORWARD, Kind.BACKWARD}
 
 
 def simulate(plan: Plan, program: Program | None = None, over: Network | None = None) -> Trace:
@@ -44,7 +43,7 @@ def simulate(plan: Plan, program: Program | None = None, over: Network | None = 
     done = [each for of_copy in works for each in of_copy]
     taken = np.tile(_taken(graph, played.starts, played.ends), again)
     held = holding.over_time(done, number, ranks, taken, times[1])
-    peaks: dict[int, dict[str, Bytes]] = {rank: states(plan, rank) for rank in np.unique(ranks).tolist()}
+    peaks = _states(plan, np.unique(ranks).tolist())
     passing = {kind for each in done for kind in each.within}  # no trainer keeps account of these
     for rank, kind, size in held.peaks():
         if kind not in passing:
@@ -120,21 +119,12 @@ def alike(program: Program) -> tuple[Column, Column]:
 
 
 def _works(plan: Plan, program: Program, first: Column, ranks_of: Column) -> list[list[Work]]:
-    """For each copy of the rows: what each kind of operation does there.
-
-    A pass computes the same on every copy, among other tensor ranks.
-    """
+    """For each copy of the rows: what each kind of operation does there; on all but the first by what it does there."""
     operations, rows = list(program.operations[first]), program.ranks[first].tolist()
-    found: list[list[Work]] = []
-    for ranks in ranks_of.tolist():
-        each = []
-        for kind, (row, operation) in enumerate(zip(rows, operations, strict=True)):
-            if found and operation.action.kind in _PASSES:
-                each.append(among(plan, found[0][kind], ranks[row]))
-            else:
-                each.append(work(plan, program, ranks[row], operation))
-        found.append(each)
-    return found
+    ranks, *others = ranks_of.tolist()
+    here = [work(plan, program, ranks[row], each) for row, each in zip(rows, operations, strict=True)]
+    kinds = list(zip(rows, operations, here, strict=True))
+    return [here, *([on_copy(plan, program, each, done, on[row]) for row, each, done in kinds] for on in others)]
 
 
 def _clusters(plan: Plan, program: Program, first: Column, over: Network) -> list[Cluster]:
@@ -146,11 +136,16 @@ def _clusters(plan: Plan, program: Program, first: Column, over: Network) -> lis
 
 def _prices(plan: Plan, works: list[list[Work]], clusters: list[Cluster]) -> Times:
     """[copies, kinds]: seconds of each work; those that do the same over the same way are priced once."""
+    ways: dict[tuple[int, str], Link | Ring | None] = {}
     known: dict[tuple[object, ...], Seconds] = {}
+    numbers = {id(each): number for number, each in enumerate(clusters)}
     found = np.empty((len(works), len(works[0])))
     for copy, each in enumerate(works):
         for kind, (done, cluster) in enumerate(zip(each, clusters, strict=True)):
-            key = (kind, done.traffic, done.bytes, cost.way(done, cluster))
+            over = numbers[id(cluster)], done.edge
+            if over not in ways:
+                ways[over] = cost.way(done, cluster)
+            key = (kind, done.traffic, done.bytes, ways[over])
             if key not in known:
                 known[key] = cost.seconds(done, cluster, plan.train.precision)
             found[copy, kind] = known[key]
@@ -163,6 +158,13 @@ def _ranks(plan: Plan) -> Column:
     rank = plan.layout.rank
     copies = [(d, t) for d in range(data) for t in range(tensor)]
     return np.array([[rank({"data": d, "tensor": t, "pipeline": p}) for p in range(pipeline)] for d, t in copies])
+
+
+def _states(plan: Plan, ranks: list[int]) -> dict[int, dict[str, Bytes]]:
+    """For each rank what it holds of the model; tensor ranks hold alike."""
+    firsts = [plan.layout.along(rank, {"tensor": (0,)})[0] for rank in ranks]
+    held = {first: states(plan, first) for first in set(firsts)}
+    return {rank: dict(held[first]) for rank, first in zip(ranks, firsts, strict=True)}
 
 
 def _taken(graph: Graph, starts: Times, ends: Times) -> Times:

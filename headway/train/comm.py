@@ -13,8 +13,8 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.dis
 
 from headway.env import Worker
 from headway.errors import HeadwayError, JobError
+from headway.plan.meeting import edge, group_edge
 from headway.plan.plan import Plan
-from headway.plan.work import edge, group_edge
 from headway.train import device as devices
 from headway.train.pulse import START_LIMIT, Awaited, Pulse
 from headway.units import Bytes

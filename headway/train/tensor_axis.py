@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, embedding, linear
 
 from headway.data.samples import IGNORE
-from headway.plan.work import group_edge
+from headway.plan.meeting import group_edge
 from headway.train.comm import Comm, Transfer
 from headway.train.dropout import WHOLE, Context, Cut
 from headway.train.stage import Done

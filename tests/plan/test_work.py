@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from headway.plan.work import group_edge, message_bytes, model_flops_per_token, work
+from headway.plan.meeting import group_edge
+from headway.plan.work import message_bytes, model_flops_per_token, on_copy, work
 from headway.schedule.operation import parse
 
 B, S, H, V, LAYERS, M = 4, 256, 128, 256, 4, 4
@@ -190,8 +191,27 @@ def test_an_empty_stage_computes_nothing_and_passes_on_the_buffer_that_it_receiv
     assert _work(plan, 1, "1RECV_B0").takes == _work(plan, 1, "1SEND_B0").gives == {"messages": size}
 
 
-def test_an_edge_of_a_collective_is_its_ranks():
-    assert group_edge((0, 2, 10)) == "{0,2,10}"
+@pytest.mark.parametrize(
+    "parallel",
+    [
+        {"tensor": 2, "pipeline": 2, "data": 3, "sequence_parallel": True, "split": "Ett|ttL"},
+        {"tensor": 2, "pipeline": 2, "data": 2, "zero": 3, "whole_below": 0, "schedule": "interleaved", "chunks": 2},
+        {"pipeline": 2, "data": 3, "zero": 1, "whole_below": 0, "unit_bytes": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("tied", [False, True])
+def test_on_another_copy_an_operation_does_what_it_does_there(plan_of, parallel, tied):
+    """What is derived from the first copy of a row is what is counted anew, whoever that copy's ranks are."""
+    plan = plan_of(model={"preset": "gpt-tiny", "tied": tied}, parallel=parallel, train={"global_batch": 48, "microbatch": 4})
+    for program in (plan.program, plan.evaluation_program):
+        operations = list(program.operations)
+        for rank in range(plan.layout.world):
+            first = plan.layout.along(rank, {"tensor": (0,), "data": (0,)})[0]
+            row = plan.layout.coord(rank)["pipeline"]
+            for operation in {op for op, place in zip(operations, program.ranks.tolist(), strict=True) if place == row}:
+                here = work(plan, program, first, operation)
+                assert on_copy(plan, program, operation, here, rank) == work(plan, program, rank, operation)
 
 
 def test_tensor_ranks_exchange_inside_what_they_compute(plan_of):
