@@ -203,7 +203,9 @@ def test_an_empty_stage_computes_nothing_and_passes_on_the_buffer_that_it_receiv
 @pytest.mark.parametrize("tied", [False, True])
 def test_on_another_copy_an_operation_does_what_it_does_there(plan_of, parallel, tied):
     """What is derived from the first copy of a row is what is counted anew, whoever that copy's ranks are."""
-    plan = plan_of(model={"preset": "gpt-tiny", "tied": tied}, parallel=parallel, train={"global_batch": 48, "microbatch": 4})
+    plan = plan_of(
+        model={"preset": "gpt-tiny", "tied": tied}, parallel=parallel, train={"global_batch": 48, "microbatch": 4}
+    )
     for program in (plan.program, plan.evaluation_program):
         operations = list(program.operations)
         for rank in range(plan.layout.world):
