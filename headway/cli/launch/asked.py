@@ -40,6 +40,14 @@ class Asked:
     namespace: str | None
     max_restarts: int
     answer_within: float
+    partition: str | None
+    account: str | None
+    qos: str | None
+    time: str | None
+    exclusive: bool
+    kill_on_bad_exit: bool
+    warn: int
+    sbatch: tuple[str, ...]
     dry_run: bool
     as_json: bool
 
