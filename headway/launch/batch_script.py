@@ -190,6 +190,7 @@ while :; do
 done
 if [ "$status" -eq 0 ] && [ -n "$asked" ] && [ -e "$run/{control.FOLDER}/{control.STOPPED}" ]; then
     echo "headway: stopped with a checkpoint; job $SLURM_JOB_ID goes back in line"
+    trap 'exit 0' TERM  # Slurm ends what has put itself back in line, scontrol too: that is no failure of the job
     scontrol requeue "$SLURM_JOB_ID" || exit 1
 fi
 exit "$status"
