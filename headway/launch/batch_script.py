@@ -190,8 +190,14 @@ while :; do
 done
 if [ "$status" -eq 0 ] && [ -n "$asked" ] && [ -e "$run/{control.FOLDER}/{control.STOPPED}" ]; then
     echo "headway: stopped with a checkpoint; job $SLURM_JOB_ID goes back in line"
-    trap 'exit 0' TERM  # Slurm ends what has put itself back in line, scontrol too: that is no failure of the job
-    scontrol requeue "$SLURM_JOB_ID" || exit 1
+    # Slurm ends this script for it, and scontrol too, which then has done its work: neither is a failure of the job
+    trap 'exit 0' TERM
+    trap '' USR1
+    scontrol requeue "$SLURM_JOB_ID" || [ $? -gt 128 ] || {{
+        echo "headway: it cannot go back in line; launched again, it goes on from its checkpoint"
+        exit 1
+    }}
+    for _ in {{1..60}}; do sleep 1; done
 fi
 exit "$status"
 """

@@ -6,13 +6,14 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from headway import control
 from headway.errors import JobError, PlanError
 from headway.launch import local
 from headway.launch.batch_script import FOLDER, PREFIX, output
 
 ANSWERS_WITHIN = 60  # seconds; Slurm's programs try again for minutes where its controller is down
 ENDED = frozenset(
-    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"}
+    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"}
 )
 _RECORD = "slurm.json"
 _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z/:]*)=")
@@ -66,7 +67,13 @@ class Left:
 
 def failure(found: State, run: Path, num_ranks: int) -> str | None:
     """What ended a job that has failed, naming the rank, its step and its last action; None if no rank has begun."""
-    if not found.has_ended or found.state in {"COMPLETED", "CANCELLED"} or not any((run / "log").glob("rank-*.at")):
+    if not found.has_ended or found.state in {"COMPLETED", "CANCELLED", "PREEMPTED"}:
+        return None
+    if control.stopped_file(run).exists():  # a start of its script would have taken it away
+        return (
+            "It stopped with a checkpoint, and Slurm has not started it since. Launched again, it goes on from there."
+        )
+    if not any((run / "log").glob("rank-*.at")):
         return None
     status = found.exit_code.partition(":")[0]
     return str(local.failure(Left(run / "log", num_ranks, int(status) if status.isdecimal() else 1)))

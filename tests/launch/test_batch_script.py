@@ -143,7 +143,7 @@ def programs(tmp_path_factory):
         '#!/bin/bash\ncase "$1 $2" in\n'
         '"show hostnames") printf "n7\\nn8\\n" ;;\n'
         '"show node") echo "NodeName=n7 Arch=x NodeAddr=10.0.0.7 NodeHostName=n7" ;;\n'
-        'requeue*) echo "requeue $2" >>"$NOTES" ;;\nesac\n'
+        'requeue*) echo "requeue $2" >>"$NOTES"; eval "$REQUEUES" ;;\nesac\n'
     )
     for path in folder.iterdir():
         path.chmod(0o755)
@@ -154,6 +154,7 @@ def _start(programs, script, folder, **variables):
     (folder / "script").write_text(script)
     path = f"{programs}:{os.environ['PATH']}"
     slurms = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[7-8]", "NOTES": str(folder / "notes")}
+    slurms["REQUEUES"] = 'kill "$PPID"'  # Slurm ends the script
     return subprocess.Popen(
         ["bash", str(folder / "script")],
         env={**os.environ, **slurms, **variables, "PATH": path},
@@ -191,6 +192,7 @@ def _run(programs, folder, *lines, **variables):
 
 
 WAITS = 'touch "$1/started"; while [ ! -e "$1/control/stop" ]; do sleep 0.05; done; cp "$1/control/stop" "$1/said"'
+STOPS = 'sleep 0.2; mv "$1/control/stop" "$1/control/stopped"'
 
 
 def _tell(process, run):
@@ -202,14 +204,33 @@ def _tell(process, run):
     return process.communicate(timeout=60)[0]
 
 
-def test_usr1_asks_by_the_control_file_and_the_answer_puts_the_job_back_in_line(programs, tmp_path):
-    run, start = _run(programs, tmp_path, WAITS, 'sleep 0.2; mv "$1/control/stop" "$1/control/stopped"')
+@pytest.mark.parametrize(
+    "requeues",
+    [
+        'kill "$PPID"',
+        'kill "$PPID"; kill $$',
+        '(sleep 0.2; kill "$PPID") & kill $$',
+        '(sleep 0.2; kill -USR1 "$PPID"; kill "$PPID") &',
+    ],
+    ids=["the script", "scontrol with it", "scontrol first", "later, after another USR1"],
+)
+def test_usr1_asks_by_the_control_file_and_the_answer_puts_the_job_back_in_line(programs, tmp_path, requeues):
+    run, start = _run(programs, tmp_path, WAITS, STOPS, REQUEUES=requeues)
     process = start()
     out = _tell(process, run)
     assert process.returncode == 0
     assert (run / "said").read_text() == "Slurm sent USR1 to job 7\n"
     assert (tmp_path / "notes").read_text() == "requeue 7\n"
     assert "the job stops at the end of its step" in out
+
+
+def test_a_job_that_slurm_does_not_put_back_says_so_and_has_failed(programs, tmp_path):
+    refuses = "echo Requested operation is presently disabled; exit 1"
+    run, start = _run(programs, tmp_path, WAITS, STOPS, REQUEUES=refuses)
+    process = start()
+    out = _tell(process, run)
+    assert process.returncode == 1
+    assert "disabled\nheadway: it cannot go back in line; launched again, it goes on from its checkpoint\n" in out
 
 
 @pytest.mark.parametrize(

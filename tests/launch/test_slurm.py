@@ -147,4 +147,17 @@ def test_of_a_job_that_has_failed_the_rank_is_named_and_of_one_that_has_not_begu
     (tmp_path / "log" / "rank-1.at").write_text("step 7 · 1F3")
     (tmp_path / "log" / "failures-1.json").write_text('{"1": {"pid": 5, "exitcode": -9}}')
     assert "rank 1 was killed by SIGKILL at step 7 · 1F3." in slurm.failure(failed, tmp_path, 4)
-    assert slurm.failure(replace(failed, state="CANCELLED"), tmp_path, 4) is None
+    for state in ("CANCELLED", "PREEMPTED"):
+        assert slurm.failure(replace(failed, state=state), tmp_path, 4) is None
+
+
+def test_a_job_that_stopped_and_was_not_started_again_blames_no_rank_of_its_last_start(tmp_path):
+    for folder, name in (("log", "rank-0.at"), ("control", "stopped")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("end")
+    failed = parse_job("JobId=3 JobName=headway-a JobState=FAILED Reason=NonZeroExitCode Restarts=1 ExitCode=1:0")
+    said = slurm.failure(failed, tmp_path, 1)
+    assert (
+        said
+        == "It stopped with a checkpoint, and Slurm has not started it since. Launched again, it goes on from there."
+    )
