@@ -188,8 +188,15 @@ while :; do
     status=$?
     [ -n "$woken" ] || break  # not woken by the trap: the step has ended
 done
+again=
 if [ "$status" -eq 0 ] && [ -n "$asked" ] && [ -e "$run/{control.FOLDER}/{control.STOPPED}" ]; then
-    echo "headway: stopped with a checkpoint; job $SLURM_JOB_ID goes back in line"
+    again="stopped with a checkpoint"
+elif [ "$status" -ne 0 ] && [[ $(scontrol show job --oneliner "$SLURM_JOB_ID") =~ ' PreemptTime='([^ ]+) ]] &&
+    [ "${{BASH_REMATCH[1]}}" != None ]; then
+    again="pre-empted"  # and, at this site, the ranks were told to end, not this shell
+fi
+if [ -n "$again" ]; then
+    echo "headway: $again; job $SLURM_JOB_ID goes back in line"
     # Slurm ends this script for it, and scontrol too, which then has done its work: neither is a failure of the job
     trap 'exit 0' TERM
     trap '' USR1

@@ -14,6 +14,7 @@ import pytest
 def running(folder, num_nodes):
     """The environment in which srun and sbatch reach it; its nodes node1, node2 … have four cores each.
 
+    Jobs of the partition `urgent` pre-empt those of `all`, the default, which are sent their signal then.
     Skips where Slurm is not installed. Jobs that are left at the end are cancelled before the daemons end.
     """
     programs = ("munged", "slurmctld", "slurmd", "srun", "sbatch")
@@ -85,7 +86,11 @@ ReturnToService=2
 SchedulerParameters=sched_min_interval=0,bf_interval=1
 SlurmdParameters=config_overrides
 {nodes}
-PartitionName=all Nodes=ALL Default=YES State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
+PartitionName=all Nodes=ALL Default=YES State=UP GraceTime=300
+PartitionName=urgent Nodes=ALL State=UP PriorityTier=2
 """
 
 

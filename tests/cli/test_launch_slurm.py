@@ -92,7 +92,7 @@ def test_a_job_of_two_nodes_by_two_ranks_is_pre_empted_resumes_with_the_same_los
     assert main(["launch", "disturbed.yaml", "--on", "slurm", "--nodes", "2"]) == 2
     assert f"is in use: job {job} (headway-disturbed) is RUNNING on node[1-2]" in capsys.readouterr().err
     assert (run / "launch" / "job.sbatch").stat().st_mode & 0o777 == 0o600
-    _slurm("scancel", "--signal=USR1", "--batch", job)
+    _slurm("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--wrap=true", "--output=/dev/null")
     _wait(headway, job, run, lambda status: status["state"] == "PENDING" and status["restarts"] == 1)
     stopped = max(_steps(run))
     (kept,) = checkpoints.newest_first(run / "checkpoints")

@@ -143,6 +143,7 @@ def programs(tmp_path_factory):
         '#!/bin/bash\ncase "$1 $2" in\n'
         '"show hostnames") printf "n7\\nn8\\n" ;;\n'
         '"show node") echo "NodeName=n7 Arch=x NodeAddr=10.0.0.7 NodeHostName=n7" ;;\n'
+        '"show job") echo "JobId=7 Restarts=0 PreemptTime=$PREEMPTED SuspendTime=None Comment=/a PreemptTime=2" ;;\n'
         'requeue*) echo "requeue $2" >>"$NOTES"; eval "$REQUEUES" ;;\nesac\n'
     )
     for path in folder.iterdir():
@@ -154,7 +155,7 @@ def _start(programs, script, folder, **variables):
     (folder / "script").write_text(script)
     path = f"{programs}:{os.environ['PATH']}"
     slurms = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[7-8]", "NOTES": str(folder / "notes")}
-    slurms["REQUEUES"] = 'kill "$PPID"'  # Slurm ends the script
+    slurms |= {"REQUEUES": 'kill "$PPID"', "PREEMPTED": "None"}  # to requeue a job ends its script
     return subprocess.Popen(
         ["bash", str(folder / "script")],
         env={**os.environ, **slurms, **variables, "PATH": path},
@@ -222,6 +223,15 @@ def test_usr1_asks_by_the_control_file_and_the_answer_puts_the_job_back_in_line(
     assert (run / "said").read_text() == "Slurm sent USR1 to job 7\n"
     assert (tmp_path / "notes").read_text() == "requeue 7\n"
     assert "the job stops at the end of its step" in out
+
+
+def test_a_job_whose_ranks_were_told_to_end_since_it_was_pre_empted_is_put_back(programs, tmp_path):
+    _, start = _run(programs, tmp_path, "exit 143", PREEMPTED="2026-11-30T08:58:31")
+    process = start()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert (tmp_path / "notes").read_text() == "requeue 7\n"
+    assert "headway: pre-empted; job 7 goes back in line" in out
 
 
 def test_a_job_that_slurm_does_not_put_back_says_so_and_has_failed(programs, tmp_path):
