@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from headway import control
 from headway.errors import PlanError
 from headway.launch.environment import Variables
 from headway.launch.launch_plan import LaunchPlan, check_path
+from headway.launch.site_containers import Container, Kind, inside
 
 FOLDER = "launch"  # in the run's directory: the script, the record of its job, and what it prints
 PREFIX = "headway-"  # of the names of jobs that are Headway's to ask about and to cancel
@@ -75,8 +76,12 @@ def output(run: PurePath, job: str) -> PurePath:
     return run / FOLDER / f"slurm-{job}.out"
 
 
-def batch_script(launch: LaunchPlan, request: Request, kind: str, variables: Variables) -> str:
+def batch_script(
+    launch: LaunchPlan, request: Request, kind: Kind, variables: Variables, container: Container | None = None
+) -> str:
     """The script for sbatch. `kind` is that of the device; `variables` are exported, in place of the submitter's.
+
+    Each node's agent runs in a `container`, if there is one, with the mounts of the launch; the script never does.
 
     One agent a node, as on every other target, rather than a task a rank: each node then has the logs, the exit
     statuses and the reports of its ranks, and one command line serves all targets. USR1 reaches the batch shell alone
@@ -85,12 +90,16 @@ def batch_script(launch: LaunchPlan, request: Request, kind: str, variables: Var
     run has answered, the job is put back in line. A requeued job has the same number, script and run directory, and
     goes on from the checkpoint. Raises PlanError for what a line of the script cannot hold.
     """
-    host, number = launch.hosts[0], len(launch.hosts)
+    number = len(launch.hosts)
     check_path(launch.run)
     directives = [f"#SBATCH {line}" for line in _directives(launch, request, kind)]
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables if not name.startswith("PET_")]
+    own = tuple((name, value) for name, value in variables if not name.startswith("PET_"))
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in own]
+    # an image has a PATH of its own
+    part = replace(launch.hosts[0], environment=tuple(each for each in own if each[0] != "PATH"))
+    options, words = inside(container, part, kind)
     srun = ["srun", f"--nodes={number}", f"--ntasks={number}", "--ntasks-per-node=1", "--export=ALL"]
-    srun += [f"--kill-on-bad-exit={int(request.kill_on_bad_exit)}"]
+    srun += [f"--kill-on-bad-exit={int(request.kill_on_bad_exit)}", *options]
     parts = (
         f"#!/bin/bash\n# {launch.digest}: {number} nodes × {launch.ranks_per_host} ranks, by headway launch --on slurm",
         "\n".join(directives),
@@ -99,14 +108,14 @@ def batch_script(launch: LaunchPlan, request: Request, kind: str, variables: Var
         "\n".join(["export SLURM_EXPORT_ENV=ALL", *exports]),
         _ALONE if number == 1 else _MEETING.format(number=number, port=launch.port, address=_address(launch)),
         f'{shlex.join(srun)} ${{SLURM_CPUS_PER_TASK:+"--cpus-per-task=$SLURM_CPUS_PER_TASK"}} \\\n'
-        f'    bash -c \'export PET_NODE_RANK="$SLURM_NODEID"; exec "$@"\' agent \\\n'
-        f"    {shlex.join(host.arguments)} </dev/null &",
+        f'    sh -c \'export PET_NODE_RANK="$SLURM_NODEID"; exec "$@"\' agent \\\n'
+        f"    {shlex.join(words)} </dev/null &",
         _END,
     )
     return "\n\n".join(parts)
 
 
-def _directives(launch: LaunchPlan, request: Request, kind: str) -> list[str]:
+def _directives(launch: LaunchPlan, request: Request, kind: Kind) -> list[str]:
     each, more = launch.ranks_per_host, dict(request.more)
     pattern = str(output(PurePath(launch.run.replace("%", "%%")), "%j"))
     options: dict[str, str | None] = {

@@ -60,12 +60,31 @@ def test_by_default_a_job_takes_the_nodes_that_its_cluster_would(launch):
     ]
 
 
+def test_in_a_container_the_agents_have_the_images_python_and_the_jobs_directories(launch, tmp_path):
+    words = ("--container", "apptainer:/images/my.sif", "--mount", "/data/c4:/data:ro", "--env", "A=b")
+    status, script, err = launch("--nodes", "2", "--dry-run", *words)
+    assert status == 0, err
+    assert (
+        f"--bind /data/c4:/data:ro --bind {tmp_path}:{tmp_path} --pwd {tmp_path} /images/my.sif python3 -m " in script
+    )
+    status, script, err = launch("--nodes", "2", "--dry-run", "--container", "pyxis:a/b:1", "--env", "A=b")
+    assert status == 0, err
+    assert (
+        f" --container-image=a/b:1 --container-mounts={tmp_path}:{tmp_path} --container-workdir={tmp_path} " in script
+    )
+    assert re.search(r" --container-env=A,(?!.*\bPATH\b)[A-Z_,]+ --no-container-mount-home ", script)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--nodes", "3"), "4 ranks (tensor=1 context=1 data=2 pipeline=2) do not divide over 3 hosts"),
         (("--hostfile", "hosts"), "--hostfile is not for --on slurm"),
-        (("--image", "a"), "--image"),
+        (("--image", "a"), "A container is --container"),
+        (("--mount", "/a:/b"), "name it with --container pyxis:IMAGE or apptainer:IMAGE"),
+        (("--container", "docker:a"), "write pyxis:IMAGE or apptainer:IMAGE"),
+        (("--container", "pyxis:$(a)"), "is no image"),
+        (("--container", "pyxis:a", "--mount", "/a+b:/b"), "has a colon, comma or plus"),
         (("--partition", "a\n#SBATCH --uid=0"), "control characters"),
         (("--partition", "-x"), "reads like another option"),
         (("--sbatch", "output=/etc/passwd"), "--sbatch output cannot be given. Headway sets it itself."),
@@ -79,6 +98,11 @@ def test_what_is_wrong_is_one_line_and_status_2(launch, tmp_path, words, said):
     assert said in err
     assert out == ""
     assert not (tmp_path / "run").exists(), "so that the next try may have its name"
+
+
+def test_another_target_has_no_such_container(launch, capsys):
+    assert main(["launch", "job.yaml", "--on", "local", "--container", "pyxis:a"]) == 2
+    assert "--container is for --on slurm, not for local" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("question", ["--status", "--cancel", "--logs"])

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from headway.errors import PlanError
 from headway.launch.batch_script import Request, batch_script, job_name, output, request_more
-from headway.launch.launch_plan import HostLaunch, LaunchPlan
+from headway.launch.launch_plan import Bind, HostLaunch, LaunchPlan
+from headway.launch.site_containers import parse_container
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "slurm_two_nodes.sbatch"
 # what the nouns let through: no control characters
@@ -38,6 +39,30 @@ def test_the_golden_script():
     request = Request("gpu", "physics", "high", "1-12:00:00", exclusive=True, more=(("gres", "npu:2"),))
     script = batch_script(launch(), request, "npu", (("A", "b c"), ("OMP_NUM_THREADS", "1"), ("PET_NNODES", "7")))
     assert script == GOLDEN.read_text()
+
+
+MOUNTS = (Bind("/lustre/corpora", "/data", read_only=True), Bind("/work", "/work"))
+
+
+def _contained(container):
+    hosts = tuple(replace(host, mounts=MOUNTS) for host in launch().hosts)
+    variables = (("MY_NAME", "b c"), ("OMP_NUM_THREADS", "1"), ("PATH", "/opt/slurm/bin"), ("PET_NNODES", "7"))
+    return batch_script(replace(launch(), hosts=hosts), Request(), "cuda", variables, parse_container(container))
+
+
+def test_the_golden_script_whose_agents_pyxis_starts_in_an_image():
+    assert _contained("pyxis:nvcr.io#nvidia/pytorch:26.08-py3") == GOLDEN.with_name("slurm_pyxis.sbatch").read_text()
+
+
+def test_apptainer_is_started_on_the_node_and_starts_the_agent_in_its_image():
+    assert (
+        _contained("apptainer:/images/my.sif")
+        .split(" agent \\\n")[1]
+        .startswith(
+            "    apptainer exec --nv --no-home --bind /lustre/corpora:/data:ro --bind /work:/work --pwd /work "
+            "/images/my.sif /usr/bin/python3 -m headway.train.agent /work/run </dev/null &\n"
+        )
+    )
 
 
 def test_only_what_is_asked_for_is_asked_of_slurm():
@@ -138,7 +163,7 @@ def _read_by_slurm(written):
 def programs(tmp_path_factory):
     """A folder with an srun that starts one node's part here, and a scontrol that knows one node and notes requeues."""
     folder = tmp_path_factory.mktemp("bin")
-    (folder / "srun").write_text('#!/bin/bash\nwhile [ "$1" != bash ]; do shift; done\nSLURM_NODEID=1 exec "$@"\n')
+    (folder / "srun").write_text('#!/bin/bash\nwhile [ "$1" != sh ]; do shift; done\nSLURM_NODEID=1 exec "$@"\n')
     (folder / "scontrol").write_text(
         '#!/bin/bash\ncase "$1 $2" in\n'
         '"show hostnames") printf "n7\\nn8\\n" ;;\n'
@@ -146,6 +171,7 @@ def programs(tmp_path_factory):
         '"show job") echo "JobId=7 Restarts=0 PreemptTime=$PREEMPTED SuspendTime=None Comment=/a PreemptTime=2" ;;\n'
         'requeue*) echo "requeue $2" >>"$NOTES"; eval "$REQUEUES" ;;\nesac\n'
     )
+    (folder / "apptainer").write_text('#!/bin/bash\nwhile [ "$1" != my.sif ]; do shift; done\nshift\nexec "$@"\n')
     for path in folder.iterdir():
         path.chmod(0o755)
     return folder
@@ -178,6 +204,13 @@ def test_hostile_words_reach_the_agent_as_they_are_and_run_nothing(programs, tmp
     assert process.returncode == 0, out
     assert json.loads(out) == [arguments, value, "1"]
     assert sorted(path.name for path in folder.iterdir()) == sorted({run.name, "script"} - {""})
+
+
+def test_an_agent_in_a_container_knows_its_place_and_its_variables(programs, tmp_path):
+    made = launch(run=tmp_path, arguments=[sys.executable, "-c", SHOW, "b c"])
+    script = batch_script(made, Request(), "cpu", (("A", "$(x)"),), parse_container("apptainer:my.sif"))
+    process = _start(programs, script, tmp_path)
+    assert json.loads(process.communicate(timeout=60)[0]) == [["b c"], "$(x)", "1"]
 
 
 def _agent(*lines):

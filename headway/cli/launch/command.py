@@ -35,8 +35,9 @@ _OPTIONS = (
     click.option("--nccl", metavar="VERSION", help="Version of NCCL on the hosts, like 2.30.5."),
     click.option("--rank-table", type=click.Path(path_type=Path), help="Write Ascend's hccl.json to this file."),
     click.option("--image", metavar="IMAGE", help="Container image.  [docker, kubernetes]"),
+    click.option("--container", metavar="TOOL:IMAGE", help="pyxis:IMAGE or apptainer:IMAGE, as the site has.  [slurm]"),
     click.option(
-        "--mount", "mounts", multiple=True, metavar="SOURCE:PATH[:ro]", help="A path (docker) or claim, and where."
+        "--mount", "mounts", multiple=True, metavar="SOURCE:PATH[:ro]", help="A path (or a claim), and where."
     ),
     click.option("--without", multiple=True, metavar="PART", help="Leave a part of the hosts' profile out.  [docker]"),
     click.option("--namespace", metavar="NAME", help="Namespace.  [kubernetes]"),
@@ -93,6 +94,8 @@ def launch(*, status: str | None, cancel: str | None, logs: str | None, **given:
                 f"run directory has metrics.jsonl and log/."
             )
         target.ask(*wanted[0], asked)
+    elif asked.container and asked.on != "slurm":
+        raise PlanError(f"--container is for --on slurm, not for {asked.on}. Others take --image, if any.")
     elif asked.job is None:
         raise PlanError("JOB is missing: headway launch JOB --on TARGET.")
     else:

@@ -11,7 +11,7 @@ import click
 
 from headway import checkpoints, env
 from headway.cli import train
-from headway.cli.launch.asked import Asked, Question, network, site
+from headway.cli.launch.asked import Asked, Question, binds, network, site
 from headway.errors import HeadwayError, PlanError
 
 if TYPE_CHECKING:
@@ -108,8 +108,10 @@ def ask(question: Question, name: str, asked: Asked) -> None:
 def _check(asked: Asked) -> None:
     if asked.hostfile:
         raise PlanError("--hostfile is not for --on slurm: Slurm chooses the hosts. Say how many with --nodes.")
-    if asked.image or asked.mounts or asked.namespace:
-        raise PlanError("--image, --mount and --namespace are for --on kubernetes, not for slurm.")
+    if asked.image or asked.without or asked.namespace:
+        raise PlanError("--image, --without and --namespace are not for --on slurm. A container is --container.")
+    if asked.mounts and not asked.container:
+        raise PlanError("--mount is for a container: name it with --container pyxis:IMAGE or apptainer:IMAGE.")
     if asked.rank_table:
         raise PlanError("--rank-table is not for --on slurm: which hosts it has is known when it runs.")
     if asked.max_restarts and (asked.nodes or 1) > 1:
@@ -117,17 +119,20 @@ def _check(asked: Asked) -> None:
 
 
 def _launch_plan(asked: Asked, plan: "Plan", run: Path) -> "LaunchPlan":
+    from headway.launch.docker import with_mounts
     from headway.launch.launch_plan import Host, launch_plan
 
     number = asked.nodes or -(-plan.layout.world // plan.cluster.devices_per_node)
     hosts = [Host(f"node-{i}") for i in range(number)]  # which they are, Slurm decides
-    return launch_plan(plan, run, hosts, site(asked, network(asked, plan), leash="parent"))
+    made = launch_plan(plan, run, hosts, site(asked, network(asked, plan), leash="parent"))
+    return with_mounts(made, binds(asked)) if asked.container else made
 
 
 def _script(asked: Asked, plan: "Plan", made: "LaunchPlan", *, hidden: bool) -> str:
     """The batch script; `hidden`: with secrets masked, as it may be printed."""
     from headway.launch.batch_script import Request, batch_script, request_more
     from headway.launch.environment import masked
+    from headway.launch.site_containers import parse_container
 
     slurms = Request(
         asked.partition,
@@ -142,7 +147,8 @@ def _script(asked: Asked, plan: "Plan", made: "LaunchPlan", *, hidden: bool) -> 
     # a script starts with a login's PATH, where Slurm's own programs need not be
     path = {"PATH": here["PATH"]} if "PATH" in (here := env.here()) else {}
     variables = tuple(sorted({**path, **dict(made.hosts[0].environment)}.items()))
-    return batch_script(made, slurms, plan.cluster.device.kind, masked(variables) if hidden else variables)
+    container = parse_container(asked.container) if asked.container else None
+    return batch_script(made, slurms, plan.cluster.device.kind, masked(variables) if hidden else variables, container)
 
 
 def _refuse_a_second(run: Path) -> None:
