@@ -164,13 +164,16 @@ class Plan:
         """Ranks that together reduce a unit's gradients, `rank` being one of them."""
         coord = self.layout.coord(rank)
         holders = self.holders(unit)
-        return tuple(
-            sorted(
-                self.layout.rank({**coord, "pipeline": pipeline, "data": data})
-                for pipeline in holders
-                for data in range(self.layout.size("data"))
+        members = (holders, coord["tensor"], coord["context"])
+        if members not in self._groups:  # all of thousands of ranks ask for the group that they are in
+            self._groups[members] = tuple(
+                sorted(
+                    self.layout.rank({**coord, "pipeline": pipeline, "data": data})
+                    for pipeline in holders
+                    for data in range(self.layout.size("data"))
+                )
             )
-        )
+        return self._groups[members]
 
     def placed(self, unit: Unit) -> Placement:
         """Where a unit's state lives: the plan's table, for what its ranks share and is not too small to be worth it.
@@ -199,6 +202,11 @@ class Plan:
         """Names of the layers whose backward computes something again."""
         layers = [[block.name for block in stage if block.kind == "layer"] for stage in self.blocks]
         return frozenset(name for stage in layers for name in stage[: self.recompute.layers])
+
+    @cached_property
+    def _groups(self) -> dict[tuple[tuple[int, ...], int, int], tuple[int, ...]]:
+        """The groups that were asked for, by pipeline ranks and by the coordinates that all members have."""
+        return {}
 
     @cached_property
     def _named(self) -> dict[str, Unit]:

@@ -147,10 +147,13 @@ def _clusters(plan: Plan, program: Program, first: Column, over: Network) -> lis
 def _prices(plan: Plan, works: list[list[Work]], clusters: list[Cluster]) -> Times:
     """[copies, kinds]: seconds of each work; those that do the same over the same way are priced once."""
     known: dict[tuple[object, ...], Seconds] = {}
+    ways: dict[tuple[int, str], Ring | Link | None] = {}  # by kind and edge: collectives of a thousand ranks are many
     found = np.empty((len(works), len(works[0])))
     for copy, each in enumerate(works):
         for kind, (done, cluster) in enumerate(zip(each, clusters, strict=True)):
-            key = (kind, done.traffic, done.bytes, cost.way(done, cluster))
+            if (kind, done.edge) not in ways:
+                ways[kind, done.edge] = cost.way(done, cluster)
+            key = (kind, done.traffic, done.bytes, ways[kind, done.edge])
             if key not in known:
                 known[key] = cost.seconds(done, cluster, plan.train.precision)
             found[copy, kind] = known[key]
