@@ -27,7 +27,7 @@ class AdamW:
 
     It updates the master weights that the rank keeps, from which the parameters are rounded where they are of another
     type. The kernel is that of `torch.optim.AdamW(fused=True)`, called as it calls it: its class would import torch's
-    compiler, which takes 2.5 seconds of every rank at its start (decision 0028).
+    compiler, which takes every rank 2.9 seconds of processor time at its start (decision 0028).
     """
 
     def __init__(self, units: Sequence[FlatUnit], settings: Optimizer) -> None:

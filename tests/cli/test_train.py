@@ -1,4 +1,4 @@
-"""headway train, for real: four processes, their files, and how the job ends when something ends it."""
+"""headway train, for real: two or four processes, their files, and how the job ends when something ends it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.cli.running import start as _start
 pytestmark = pytest.mark.dist
 JOB = """
 model: {layers: 2, hidden: 32, heads: 2, feed_forward: 64, vocabulary: 256, positions: 64}
-parallel: {pipeline: 2, data: 2, unit_bytes: 0}
+parallel: {pipeline: 2, data: %d, unit_bytes: 0}
 data: {sequence_length: 32, path: %s, validation: 0.2}
 optimizer: {lr: 1e-2, warmup_steps: 2}
 train: {steps: %d, global_batch: 16, microbatch: 2, evaluate_every: 5}
@@ -30,13 +30,13 @@ FOREVER = 100_000
 
 @pytest.fixture
 def job(tmp_path):
-    """A function: the path of a job of so many steps on some text, in a run directory of its own."""
+    """A function: the path of a job of so many steps and ranks on some text, in a run directory of its own."""
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 300)
 
-    def write(steps):
+    def write(steps, ranks=4):
         path = tmp_path / "job.yaml"
-        path.write_text(JOB % (text, steps, tmp_path / "run"))
+        path.write_text(JOB % (ranks // 2, text, steps, tmp_path / "run"))
         return path
 
     return write
@@ -162,7 +162,7 @@ def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_p
         "pair": (f"data.path={pair}", "data.tokenizer=none", "data.workers=2"),
     }.items():
         settings = [w for word in (f"run.directory={tmp_path / f'run-{name}'}", *words) for w in ("--set", word)]
-        status, out, err = _end(_start(job(3), "--json", *settings))
+        status, out, err = _end(_start(job(3, ranks=2), "--json", *settings))
         assert status == 0, err
         runs.append(json.loads(out))
     for key in ("first_loss", "last_loss", "first_validation_loss", "last_validation_loss", "edges"):
@@ -170,10 +170,10 @@ def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_p
 
 
 def test_torchrun_starts_the_same_job(job):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "-m", "headway"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "headway"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, "train", str(job(3)), "--json"],
+        [*command, "train", str(job(3, ranks=2)), "--json"],
         capture_output=True,
         text=True,
         timeout=90,
@@ -184,6 +184,7 @@ def test_torchrun_starts_the_same_job(job):
     assert json.loads(done.stdout)["steps"] == 3
 
 
+@pytest.mark.full
 def test_torchrun_with_another_number_of_processes_is_refused(job):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "headway"]
     done = subprocess.run([*command, "train", str(job(3))], capture_output=True, text=True, timeout=90, check=False)
@@ -205,7 +206,7 @@ def test_a_killed_rank_ends_the_job_in_seconds_and_is_named(job, tmp_path):
 
 
 def test_an_interrupt_ends_the_job_cleanly_at_a_step(job, tmp_path):
-    process = _start(job(FOREVER))
+    process = _start(job(FOREVER, ranks=2))
     _wait_for_step(tmp_path / "run", 3)
     process.send_signal(signal.SIGINT)
     status, _, err = _end(process)
@@ -218,9 +219,9 @@ def test_an_interrupt_ends_the_job_cleanly_at_a_step(job, tmp_path):
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("victim", ["headway.train.agent", "headway train"])
+@pytest.mark.parametrize("victim", ["headway.train.agent", pytest.param("headway train", marks=pytest.mark.full)])
 def test_workers_end_when_what_started_them_is_gone(job, tmp_path, victim):
-    process = _start(job(FOREVER))
+    process = _start(job(FOREVER, ranks=2))
     _wait_for_step(tmp_path / "run", 3)
     agents = [pid for pid, command in _commands(tmp_path) if "headway.train.agent" in command]
     os.kill(agents[0] if victim == "headway.train.agent" else process.pid, signal.SIGKILL)
@@ -234,7 +235,7 @@ def test_workers_end_when_what_started_them_is_gone(job, tmp_path, victim):
 
 
 def test_an_interrupt_before_the_workers_have_started_ends_the_job_at_once(job, tmp_path):
-    process = _start(job(FOREVER))
+    process = _start(job(FOREVER, ranks=2))
     deadline = time.monotonic() + 60
     while not any("headway.train.agent" in command for _, command in _commands(tmp_path)):
         assert time.monotonic() < deadline
@@ -250,17 +251,18 @@ def test_an_interrupt_before_the_workers_have_started_ends_the_job_at_once(job, 
 
 def test_a_loss_that_is_not_a_number_stops_all_ranks_at_one_step(job, tmp_path):
     settings = ["--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0", "--set", "optimizer.warmup_steps=0"]
-    status, _, err = _end(_start(job(20), *settings))
+    status, _, err = _end(_start(job(20, ranks=2), *settings))
     assert status == 1
     assert "Lower optimizer.lr, or set train.on_nonfinite: skip" in err
     assert ", first (from the loss back) in unit " in err
     reports = [json.loads(path.read_text()) for path in sorted((tmp_path / "run" / "log").glob("rank-*.error.json"))]
-    assert len(reports) == 4
+    assert len(reports) == 2
     assert len({report["error"].split(":")[0] for report in reports}) == 1
 
 
+@pytest.mark.full
 def test_steps_that_are_not_finite_can_be_skipped(job):
     settings = ["--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0", "--set", "optimizer.warmup_steps=0"]
-    status, out, _ = _end(_start(job(8), "--json", "--set", "train.on_nonfinite=skip", *settings))
+    status, out, _ = _end(_start(job(8, ranks=2), "--json", "--set", "train.on_nonfinite=skip", *settings))
     assert status == 0
     assert json.loads(out)["skipped_steps"] > 0

@@ -161,6 +161,7 @@ def test_training_in_16_bits_reaches_the_loss_of_float32_within_one_percent(play
     assert losses[name] != losses["float32"]
 
 
+@pytest.mark.full
 def test_float16_that_overflows_at_the_floor_of_its_loss_scale_stops_all_ranks_and_names_the_first_unit(tmp_path):
     """Weights without end: 65536 is forgiven once and halved sixteen times, in steps 2 to 18 at the latest."""
     (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 300)
