@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from cases import FLOAT16_SCALE
@@ -94,11 +95,15 @@ class Reference:
             generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
             value = initial(parameter.shape, parameter.init, spec.layers, generator)
             self.p[parameter.name] = value.to(self.wide).requires_grad_()
-        o = plan.optimizer
+
+    @cached_property
+    def adamw(self) -> torch.optim.AdamW:
+        """Made at the first step: a reference that only reads out its weights waits for no compiler's import."""
+        o = self.plan.optimizer
         decayed = [value for value in self.p.values() if value.dim() > 1]
         rest = [value for value in self.p.values() if value.dim() == 1]
         groups = [{"params": decayed, "weight_decay": o.weight_decay}, {"params": rest, "weight_decay": 0.0}]
-        self.adamw = torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, eps=o.eps, foreach=False)
+        return torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, eps=o.eps, foreach=False)
 
     def step(self, tokens: Tensor, targets: Tensor, step: int, lr: float) -> tuple[float, float]:
         """Loss and gradient norm of one step on [B, s]."""
