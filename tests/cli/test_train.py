@@ -26,6 +26,7 @@ train: {steps: %d, global_batch: 16, microbatch: 2, evaluate_every: 5}
 run: {directory: %s}
 """
 FOREVER = 100_000
+ALONE = ("--set", "parallel.pipeline=1")
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_a_llama_with_dropout_trains_in_bfloat16_with_equal_bytes_predicted_and_
     fields = {"family": "llama", "heads": 4, "key_value_heads": 2, "hidden_dropout": 0.1, "attention_dropout": 0.1}
     settings = [word for key, value in fields.items() for word in ("--set", f"model.{key}={value}")]
     settings += ["--set", "train.precision=bfloat16", "--set", "train.reduce_dtype=bfloat16"]
-    status, out, err = _end(_start(job(10), "--json", *settings))
+    status, out, err = _end(_start(job(10, ranks=2), "--json", *settings))
     assert status == 0, err
     summary = json.loads(out)
     assert summary["last_loss"] < summary["first_loss"]
@@ -133,22 +134,24 @@ def test_tensor_ranks_train_and_write_what_one_rank_does(job, tmp_path):
 
     runs = {}
     for name, axes in {
-        "one": ("parallel.pipeline=1", "parallel.data=1"),
-        "four": ("parallel.tensor=2", "parallel.pipeline=2", "parallel.data=1", "parallel.sequence_parallel=true"),
+        "one": (),
+        "two": ("parallel.tensor=2", "parallel.sequence_parallel=true"),
     }.items():
         words = (*axes, "model.vocabulary=259", f"run.directory={tmp_path / f'run-{name}'}")
-        status, out, err = _end(_start(job(3), "--json", *(w for word in words for w in ("--set", word))))
+        status, out, err = _end(
+            _start(job(3, ranks=2), *ALONE, "--json", *(w for word in words for w in ("--set", word)))
+        )
         assert status == 0, err
         runs[name] = json.loads(out)
-    assert runs["four"]["edges"]["predicted"] == runs["four"]["edges"]["measured"] != {}
+    assert runs["two"]["edges"]["predicted"] == runs["two"]["edges"]["measured"] != {}
     for key in ("first_loss", "last_loss", "last_validation_loss"):
-        assert runs["four"][key] == pytest.approx(runs["one"][key], rel=1e-5)
-    one, four = (safe_open(Path(run["run_directory"]) / "model.safetensors", "np") for run in runs.values())
-    with one, four:
-        assert set(one.keys()) == set(four.keys())
+        assert runs["two"][key] == pytest.approx(runs["one"][key], rel=1e-5)
+    one, two = (safe_open(Path(run["run_directory"]) / "model.safetensors", "np") for run in runs.values())
+    with one, two:
+        assert set(one.keys()) == set(two.keys())
         assert one.get_tensor("embedding.tokens.weight").shape == (259, 32)
         for name in one.keys():  # noqa: SIM118 -- it is no mapping
-            assert four.get_tensor(name) == pytest.approx(one.get_tensor(name), abs=2e-3), name
+            assert two.get_tensor(name) == pytest.approx(one.get_tensor(name), abs=2e-3), name
 
 
 def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_path):
@@ -162,7 +165,7 @@ def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_p
         "pair": (f"data.path={pair}", "data.tokenizer=none", "data.workers=2"),
     }.items():
         settings = [w for word in (f"run.directory={tmp_path / f'run-{name}'}", *words) for w in ("--set", word)]
-        status, out, err = _end(_start(job(3, ranks=2), "--json", *settings))
+        status, out, err = _end(_start(job(3, ranks=2), *ALONE, "--json", *settings))
         assert status == 0, err
         runs.append(json.loads(out))
     for key in ("first_loss", "last_loss", "first_validation_loss", "last_validation_loss", "edges"):
