@@ -107,6 +107,7 @@ def test_a_run_leaves_its_files_and_equal_bytes_predicted_and_measured(job, tmp_
     assert measured.rows() == predicted.rows()
 
 
+@pytest.mark.full
 def test_a_llama_with_dropout_trains_in_bfloat16_with_equal_bytes_predicted_and_measured(job, capsys):
     fields = {"family": "llama", "heads": 4, "key_value_heads": 2, "hidden_dropout": 0.1, "attention_dropout": 0.1}
     settings = [word for key, value in fields.items() for word in ("--set", f"model.{key}={value}")]
@@ -128,6 +129,7 @@ def test_a_llama_with_dropout_trains_in_bfloat16_with_equal_bytes_predicted_and_
     assert len(json.loads(capsys.readouterr().out)["tokens"]) > 0
 
 
+@pytest.mark.full
 def test_tensor_ranks_train_and_write_what_one_rank_does(job, tmp_path):
     """A vocabulary of 259 is padded on the way, heads and feed-forward are cut, and so is the sequence."""
     from safetensors import safe_open
@@ -154,6 +156,7 @@ def test_tensor_ranks_train_and_write_what_one_rank_does(job, tmp_path):
             assert two.get_tensor(name) == pytest.approx(one.get_tensor(name), abs=2e-3), name
 
 
+@pytest.mark.full
 def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_path):
     """Whether one thread reads the batches ahead or two."""
     pair = str(tmp_path / "pair")
@@ -252,6 +255,7 @@ def test_an_interrupt_before_the_workers_have_started_ends_the_job_at_once(job, 
         time.sleep(0.05)
 
 
+@pytest.mark.full
 def test_a_loss_that_is_not_a_number_stops_all_ranks_at_one_step(job, tmp_path):
     settings = ["--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0", "--set", "optimizer.warmup_steps=0"]
     status, _, err = _end(_start(job(20, ranks=2), *settings))
