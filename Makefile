@@ -3,6 +3,8 @@
 # test-all: every test, full matrices for the sampled one         bench: the benchmarks (quiet machine, minutes)
 PYTHON ?= python3
 BIN := .venv/bin
+# two workers that take file after file: processes that start or wait leave one of two cores idle (decision 0028)
+PYTEST := $(BIN)/python -m pytest -q --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 .PHONY: demo test test-all check fix bench
 
@@ -10,10 +12,10 @@ demo: .venv/installed
 	$(BIN)/headway train examples/stdlib.yaml
 
 test: .venv/installed
-	$(BIN)/python -m pytest -q -m "not full"
+	$(PYTEST) -m "not full"
 
 test-all: .venv/installed
-	$(BIN)/python -m pytest -q -k "not sampled"
+	$(PYTEST) -k "not sampled"
 
 check: .venv/installed
 	$(BIN)/ruff format --check .

@@ -15,6 +15,14 @@ settings.register_profile("headway", deadline=None, derandomize=True, max_exampl
 settings.load_profile("headway")
 
 
+def pytest_collection_modifyitems(config, items):
+    """Where workers share the tests (pytest-xdist), the files that start processes come first: they take long."""
+    if hasattr(config, "workerinput"):
+        marks = ("dist", "docker", "slurm")
+        slow = {item.path for item in items if any(map(item.get_closest_marker, marks))}
+        items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def plan_of():
     """A function from sections of a job file to the plan, on a cluster that is the same on every machine."""

@@ -136,16 +136,14 @@ def _clusters(plan: Plan, program: Program, first: Column, over: Network) -> lis
 
 def _prices(plan: Plan, works: list[list[Work]], clusters: list[Cluster]) -> Times:
     """[copies, kinds]: seconds of each work; those that do the same over the same way are priced once."""
-    ways: dict[tuple[int, str], Link | Ring | None] = {}
     known: dict[tuple[object, ...], Seconds] = {}
-    numbers = {id(each): number for number, each in enumerate(clusters)}
+    ways: dict[tuple[int, str], Ring | Link | None] = {}  # by kind and edge: collectives of a thousand ranks are many
     found = np.empty((len(works), len(works[0])))
     for copy, each in enumerate(works):
         for kind, (done, cluster) in enumerate(zip(each, clusters, strict=True)):
-            over = numbers[id(cluster)], done.edge
-            if over not in ways:
-                ways[over] = cost.way(done, cluster)
-            key = (kind, done.traffic, done.bytes, ways[over])
+            if (kind, done.edge) not in ways:
+                ways[kind, done.edge] = cost.way(done, cluster)
+            key = (kind, done.traffic, done.bytes, ways[kind, done.edge])
             if key not in known:
                 known[key] = cost.seconds(done, cluster, plan.train.precision)
             found[copy, kind] = known[key]

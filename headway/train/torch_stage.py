@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.autograd import Variable
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from headway.data.samples import IGNORE
@@ -149,7 +150,7 @@ class TorchStage:
         while islands:
             name, x, made = islands.pop()
             self._collect(name)
-            torch.autograd.backward(made, gradient)
+            _backward(made, gradient)
             if x.grad is not None:
                 gradient, x.grad = x.grad, None
             if self._axis.cuts_sequence and (final or self.units[name].placed.grads.cut):
@@ -293,3 +294,14 @@ class TorchStage:
     def _tag(self, stage: int, microbatch: int) -> int:
         """A number for each message of one direction: of the stage that needs it and its micro-batch."""
         return stage * self.plan.num_microbatches + microbatch
+
+
+def _backward(made: GradientEdge, gradient: Tensor) -> None:
+    """Add to the gradients of all leaves below `made`, whose gradient this is.
+
+    `torch.autograd.backward` would import sympy to compare the two shapes, a second of every rank at its start; the
+    engine compares them itself.
+    """
+    engine = Variable._execution_engine
+    flags = {"allow_unreachable": True, "accumulate_grad": True}
+    engine.run_backward((made,), (gradient,), keep_graph=False, create_graph=False, inputs=(), **flags)

@@ -185,6 +185,7 @@ def _small(limit=LIMIT):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
+@pytest.mark.full
 def test_a_job_that_is_told_to_stop_and_cannot_save_says_so_with_status_1(tmp_path):
     process = _start(_job(tmp_path, "{every: 0}", pipeline=1), preexec_fn=_small)
     _wait_until(lambda: _steps(tmp_path / "run"), process)
@@ -211,6 +212,7 @@ def test_a_save_that_does_not_fit_stops_the_job_or_not_as_it_says(tmp_path, on_e
     assert (run / "model.safetensors").exists() == (on_error == "continue")
 
 
+@pytest.mark.full
 def test_a_disk_that_is_full_for_the_metrics_ends_the_job_with_the_file_and_no_restart(tmp_path):
     """Event files grow faster, so that they are the first that do not fit."""
     process = _start(_job(tmp_path, "{}", pipeline=1), "--max-restarts", "3", preexec_fn=partial(_small, 20_000))
@@ -224,6 +226,7 @@ def test_a_disk_that_is_full_for_the_metrics_ends_the_job_with_the_file_and_no_r
     assert len(_steps(run)) > 3
 
 
+@pytest.mark.full
 def test_a_job_killed_before_its_first_checkpoint_starts_again_and_while_it_runs_its_places_are_its_own(tmp_path):
     """Both its run directory and its checkpoint.directory, from before its first step."""
     kept, run = tmp_path / "kept", tmp_path / "run"

@@ -96,6 +96,7 @@ def test_srun_starts_the_ranks(slurm, folder):
     _started_once(folder, [done.stdout])
 
 
+@pytest.mark.full
 @pytest.mark.slurm
 @pytest.mark.dist
 def test_a_batch_script_starts_its_own_workers(slurm, folder):

@@ -1,4 +1,4 @@
-"""headway train, for real: four processes, their files, and how the job ends when something ends it."""
+"""headway train, for real: two or four processes, their files, and how the job ends when something ends it."""
 
 import json
 import os
@@ -19,24 +19,25 @@ from tests.cli.running import start as _start
 pytestmark = pytest.mark.dist
 JOB = """
 model: {layers: 2, hidden: 32, heads: 2, feed_forward: 64, vocabulary: 256, positions: 64}
-parallel: {pipeline: 2, data: 2, unit_bytes: 0}
+parallel: {pipeline: 2, data: %d, unit_bytes: 0}
 data: {sequence_length: 32, path: %s, validation: 0.2}
 optimizer: {lr: 1e-2, warmup_steps: 2}
 train: {steps: %d, global_batch: 16, microbatch: 2, evaluate_every: 5}
 run: {directory: %s}
 """
 FOREVER = 100_000
+ALONE = ("--set", "parallel.pipeline=1")
 
 
 @pytest.fixture
 def job(tmp_path):
-    """A function: the path of a job of so many steps on some text, in a run directory of its own."""
+    """A function: the path of a job of so many steps and ranks on some text, in a run directory of its own."""
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 300)
 
-    def write(steps):
+    def write(steps, ranks=4):
         path = tmp_path / "job.yaml"
-        path.write_text(JOB % (text, steps, tmp_path / "run"))
+        path.write_text(JOB % (ranks // 2, text, steps, tmp_path / "run"))
         return path
 
     return write
@@ -106,11 +107,12 @@ def test_a_run_leaves_its_files_and_equal_bytes_predicted_and_measured(job, tmp_
     assert measured.rows() == predicted.rows()
 
 
+@pytest.mark.full
 def test_a_llama_with_dropout_trains_in_bfloat16_with_equal_bytes_predicted_and_measured(job, capsys):
     fields = {"family": "llama", "heads": 4, "key_value_heads": 2, "hidden_dropout": 0.1, "attention_dropout": 0.1}
     settings = [word for key, value in fields.items() for word in ("--set", f"model.{key}={value}")]
     settings += ["--set", "train.precision=bfloat16", "--set", "train.reduce_dtype=bfloat16"]
-    status, out, err = _end(_start(job(10), "--json", *settings))
+    status, out, err = _end(_start(job(10, ranks=2), "--json", *settings))
     assert status == 0, err
     summary = json.loads(out)
     assert summary["last_loss"] < summary["first_loss"]
@@ -127,30 +129,34 @@ def test_a_llama_with_dropout_trains_in_bfloat16_with_equal_bytes_predicted_and_
     assert len(json.loads(capsys.readouterr().out)["tokens"]) > 0
 
 
+@pytest.mark.full
 def test_tensor_ranks_train_and_write_what_one_rank_does(job, tmp_path):
     """A vocabulary of 259 is padded on the way, heads and feed-forward are cut, and so is the sequence."""
     from safetensors import safe_open
 
     runs = {}
     for name, axes in {
-        "one": ("parallel.pipeline=1", "parallel.data=1"),
-        "four": ("parallel.tensor=2", "parallel.pipeline=2", "parallel.data=1", "parallel.sequence_parallel=true"),
+        "one": (),
+        "two": ("parallel.tensor=2", "parallel.sequence_parallel=true"),
     }.items():
         words = (*axes, "model.vocabulary=259", f"run.directory={tmp_path / f'run-{name}'}")
-        status, out, err = _end(_start(job(3), "--json", *(w for word in words for w in ("--set", word))))
+        status, out, err = _end(
+            _start(job(3, ranks=2), *ALONE, "--json", *(w for word in words for w in ("--set", word)))
+        )
         assert status == 0, err
         runs[name] = json.loads(out)
-    assert runs["four"]["edges"]["predicted"] == runs["four"]["edges"]["measured"] != {}
+    assert runs["two"]["edges"]["predicted"] == runs["two"]["edges"]["measured"] != {}
     for key in ("first_loss", "last_loss", "last_validation_loss"):
-        assert runs["four"][key] == pytest.approx(runs["one"][key], rel=1e-5)
-    one, four = (safe_open(Path(run["run_directory"]) / "model.safetensors", "np") for run in runs.values())
-    with one, four:
-        assert set(one.keys()) == set(four.keys())
+        assert runs["two"][key] == pytest.approx(runs["one"][key], rel=1e-5)
+    one, two = (safe_open(Path(run["run_directory"]) / "model.safetensors", "np") for run in runs.values())
+    with one, two:
+        assert set(one.keys()) == set(two.keys())
         assert one.get_tensor("embedding.tokens.weight").shape == (259, 32)
         for name in one.keys():  # noqa: SIM118 -- it is no mapping
-            assert four.get_tensor(name) == pytest.approx(one.get_tensor(name), abs=2e-3), name
+            assert two.get_tensor(name) == pytest.approx(one.get_tensor(name), abs=2e-3), name
 
 
+@pytest.mark.full
 def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_path):
     """Whether one thread reads the batches ahead or two."""
     pair = str(tmp_path / "pair")
@@ -162,7 +168,7 @@ def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_p
         "pair": (f"data.path={pair}", "data.tokenizer=none", "data.workers=2"),
     }.items():
         settings = [w for word in (f"run.directory={tmp_path / f'run-{name}'}", *words) for w in ("--set", word)]
-        status, out, err = _end(_start(job(3), "--json", *settings))
+        status, out, err = _end(_start(job(3, ranks=2), *ALONE, "--json", *settings))
         assert status == 0, err
         runs.append(json.loads(out))
     for key in ("first_loss", "last_loss", "first_validation_loss", "last_validation_loss", "edges"):
@@ -170,10 +176,10 @@ def test_a_token_file_trains_bit_for_bit_as_the_text_it_was_made_from(job, tmp_p
 
 
 def test_torchrun_starts_the_same_job(job):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "-m", "headway"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "headway"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, "train", str(job(3)), "--json"],
+        [*command, "train", str(job(3, ranks=2)), "--json"],
         capture_output=True,
         text=True,
         timeout=90,
@@ -184,6 +190,7 @@ def test_torchrun_starts_the_same_job(job):
     assert json.loads(done.stdout)["steps"] == 3
 
 
+@pytest.mark.full
 def test_torchrun_with_another_number_of_processes_is_refused(job):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "headway"]
     done = subprocess.run([*command, "train", str(job(3))], capture_output=True, text=True, timeout=90, check=False)
@@ -205,7 +212,7 @@ def test_a_killed_rank_ends_the_job_in_seconds_and_is_named(job, tmp_path):
 
 
 def test_an_interrupt_ends_the_job_cleanly_at_a_step(job, tmp_path):
-    process = _start(job(FOREVER))
+    process = _start(job(FOREVER, ranks=2))
     _wait_for_step(tmp_path / "run", 3)
     process.send_signal(signal.SIGINT)
     status, _, err = _end(process)
@@ -218,9 +225,9 @@ def test_an_interrupt_ends_the_job_cleanly_at_a_step(job, tmp_path):
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("victim", ["headway.train.agent", "headway train"])
+@pytest.mark.parametrize("victim", ["headway.train.agent", pytest.param("headway train", marks=pytest.mark.full)])
 def test_workers_end_when_what_started_them_is_gone(job, tmp_path, victim):
-    process = _start(job(FOREVER))
+    process = _start(job(FOREVER, ranks=2))
     _wait_for_step(tmp_path / "run", 3)
     agents = [pid for pid, command in _commands(tmp_path) if "headway.train.agent" in command]
     os.kill(agents[0] if victim == "headway.train.agent" else process.pid, signal.SIGKILL)
@@ -234,7 +241,7 @@ def test_workers_end_when_what_started_them_is_gone(job, tmp_path, victim):
 
 
 def test_an_interrupt_before_the_workers_have_started_ends_the_job_at_once(job, tmp_path):
-    process = _start(job(FOREVER))
+    process = _start(job(FOREVER, ranks=2))
     deadline = time.monotonic() + 60
     while not any("headway.train.agent" in command for _, command in _commands(tmp_path)):
         assert time.monotonic() < deadline
@@ -248,19 +255,21 @@ def test_an_interrupt_before_the_workers_have_started_ends_the_job_at_once(job, 
         time.sleep(0.05)
 
 
+@pytest.mark.full
 def test_a_loss_that_is_not_a_number_stops_all_ranks_at_one_step(job, tmp_path):
     settings = ["--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0", "--set", "optimizer.warmup_steps=0"]
-    status, _, err = _end(_start(job(20), *settings))
+    status, _, err = _end(_start(job(20, ranks=2), *settings))
     assert status == 1
     assert "Lower optimizer.lr, or set train.on_nonfinite: skip" in err
     assert ", first (from the loss back) in unit " in err
     reports = [json.loads(path.read_text()) for path in sorted((tmp_path / "run" / "log").glob("rank-*.error.json"))]
-    assert len(reports) == 4
+    assert len(reports) == 2
     assert len({report["error"].split(":")[0] for report in reports}) == 1
 
 
+@pytest.mark.full
 def test_steps_that_are_not_finite_can_be_skipped(job):
     settings = ["--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0", "--set", "optimizer.warmup_steps=0"]
-    status, out, _ = _end(_start(job(8), "--json", "--set", "train.on_nonfinite=skip", *settings))
+    status, out, _ = _end(_start(job(8, ranks=2), "--json", "--set", "train.on_nonfinite=skip", *settings))
     assert status == 0
     assert json.loads(out)["skipped_steps"] > 0

@@ -258,11 +258,6 @@ def smoothed() -> list[Case]:
     ]
 
 
-def sampled_tensors() -> list[Case]:
-    """Each axis of `tensors` at each of its values."""
-    return [case for i, case in enumerate(tensors()) if case.valid or i % 13 == 7]
-
-
 def single_precision() -> list[Case]:
     """A few layouts in float32."""
     layouts = ((1, 1, 1, "1f1b"), (2, 1, 2, "1f1b"), (2, 2, 2, "interleaved"), (4, 1, 2, "gpipe"))
@@ -308,11 +303,6 @@ def seats(cases: list[Case], processes: int) -> list[tuple[int, int]]:
         work[first : first + case.world] = [max(work[first : first + case.world]) + 1] * case.world
         found.append((number, first))
     return found
-
-
-def sampled() -> list[Case]:
-    """Every seventh of the matrix, and all masked ones: each axis at each of its values."""
-    return [case for i, case in enumerate(matrix()) if case.valid or i % 7 == 0]
 
 
 def zeros() -> list[Case]:
@@ -362,9 +352,3 @@ def combined_zeros() -> list[Case]:
         half = {"precision": Dtype.BFLOAT16, "layers": 3, "zero": stage}
         found += [Case(1, 1, 4, "1f1b", 2, **half), Case(2, 1, 2, "1f1b", 2, **half, reduce_dtype="bfloat16")]
     return found
-
-
-def sampled_zeros() -> list[Case]:
-    """Each axis of `zeros` at each of its values."""
-    alike = [each for i, each in enumerate(zeros()[:64]) if i // 4 % 6 == 0]  # every sixth with its other stages
-    return [*alike, *timed_zeros()[3:6], *awaited_zeros(), *combined_zeros()[::3]]

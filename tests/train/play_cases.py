@@ -12,12 +12,14 @@ import math
 import os
 import sys
 import time
+from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from cases import Case, seats
-from reference import Training, trained
+from reference import Trained, Training, trained
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -37,6 +39,7 @@ from headway.train.stage import Done, NullStage
 from headway.train.torch_stage import TorchStage
 from headway.units import Dtype
 
+LIMIT = timedelta(minutes=20)  # for references on a busy machine
 COUNTED = 0  # the micro-batch whose FLOPs are counted: counting is slow, and all do the same
 
 
@@ -100,7 +103,27 @@ class Flops(TorchDispatchMode):
         return made
 
 
-def one(case: Case, plan: Plan) -> dict[str, object]:
+def training_of(case: Case, plan: Plan) -> Training:
+    return Training(plan.model, plan.data, plan.optimizer, plan.train, case.valid)
+
+
+def leave_references(every: list[Case], process: int, makers: int, folder: Path) -> None:
+    """This process's share of what all trainings must come to, each in a file: layouts have many in common."""
+    for number, training in enumerate(dict.fromkeys(training_of(case, case.plan()) for case in every)):
+        if number % makers == process:
+            torch.save(trained(training), folder / _name(training))
+
+
+@lru_cache(maxsize=1)  # neighbours in the order of play are layouts of one training
+def reference(training: Training, folder: Path) -> Trained:
+    return torch.load(folder / _name(training), weights_only=False)
+
+
+def _name(training: Training) -> str:
+    return hashlib.sha256(repr(training).encode()).hexdigest()
+
+
+def one(case: Case, plan: Plan, folder: Path) -> dict[str, object]:
     rank = dist.get_rank()
     channel = comm.Comm(plan, rank)
     stage = Faulty(plan, plan.program, rank, torch.device("cpu"), channel)
@@ -108,8 +131,8 @@ def one(case: Case, plan: Plan) -> dict[str, object]:
     trainer = Trainer(plan, stage, lambda *_: None)
     coord = plan.layout.coord(rank)
     places = Slice(coord["data"], plan.layout.size("data"), plan.train.microbatch, plan.num_microbatches).places()
-    training = Training(plan.model, plan.data, plan.optimizer, plan.train, case.valid)
-    expected = trained(training)
+    training = training_of(case, plan)
+    expected = reference(training, folder)
     peak, largest, first = 0, 0.0, 0.0
     history = []
     worst = dict.fromkeys(("loss", "norm", "gradients", "parameters", "gathered", "evaluation"), 0.0)
@@ -164,7 +187,7 @@ def one(case: Case, plan: Plan) -> dict[str, object]:
     return {
         "worst": worst,
         **kept,
-        "weights": {name: _raw(value).hex() for name, value in sorted((whole or {}).items())},
+        "weights": hashlib.sha256(b"".join(_raw(value) for _, value in sorted((whole or {}).items()))).hexdigest(),
         "spans": result.spans,
         "null": null,
         "live": live,
@@ -184,9 +207,10 @@ def digests(units: dict[str, FlatUnit]) -> dict[str, str | None]:
             whole.update(_raw(unit.params) + _raw(unit.master))
         flat = torch.zeros_like(unit.params, dtype=unit.own_grads.dtype)
         flat[unit.own] = unit.own_grads[: len(unit.master)]
+        views = unit.named(flat)
         for parameter in unit.unit.parameters:
             if parameter.cut is None:
-                replicated.update(_raw(unit.named(flat)[parameter.name]))
+                replicated.update(_raw(views[parameter.name]))
     tied = units.get(SHARED)
     return {
         "digest": own.hexdigest(),
@@ -199,9 +223,10 @@ def digests(units: dict[str, FlatUnit]) -> dict[str, str | None]:
 def difference(unit: FlatUnit, flat: torch.Tensor, expected: dict[str, torch.Tensor], index: int) -> float:
     """The largest between what tensor rank `index` keeps of a unit and the whole tensors; its padding must be zero."""
     wanted = torch.zeros(unit.params.shape, dtype=flat.dtype)
+    views = unit.named(wanted)
     for parameter in unit.unit.parameters:
         theirs = expected[parameter.name][part(parameter, unit.unit.tensor, index)]
-        unit.named(wanted)[parameter.name][tuple(map(slice, theirs.shape))] = theirs
+        views[parameter.name][tuple(map(slice, theirs.shape))] = theirs
     assert flat.isfinite().all()
     return (flat - wanted[unit.own]).abs().max().item() if len(flat) else 0.0
 
@@ -239,16 +264,17 @@ def judge(plan: Plan, ranks: list[dict[str, object]]) -> dict[str, object]:
     out["first"] = max(r["first"] for r in ranks)  # gradients of the first step, of their largest entry
     out["history"] = ranks[0]["history"]
     out["replicas"] = [[ranks[r]["whole units"] for r in group] for group in layout.groups("data")]
-    out["weights"] = hashlib.sha256(json.dumps(ranks[0]["weights"]).encode()).hexdigest()
+    out["weights"] = ranks[0]["weights"]
     out["replicated"] = [[ranks[r]["replicated"] for r in group] for group in layout.groups("tensor")]
     out["shared"] = [[s for r in group if (s := ranks[r]["shared"])] for group in layout.groups("data", "pipeline")]
     out["fault"] = [r["fault"] for r in ranks]
     out["flops"] = [r.get("flops") for r in ranks]
     out["largest"] = max(r["largest"] for r in ranks)
+    rows, edges = simulated.rows(), simulated.edges()
     for player in ("spans", "null"):
         trace = Trace("measured", as_columns(span for r in ranks for span in r[player]))
-        out[f"rows of {player}"] = trace.rows() == simulated.rows()
-        out[f"edges of {player}"] = trace.edges() == simulated.edges()
+        out[f"rows of {player}"] = trace.rows() == rows
+        out[f"edges of {player}"] = trace.edges() == edges
     out["live"] = [r["live"] for r in ranks]
     out["planned"] = [simulated.memory[rank] for rank in range(len(ranks))]
     return out
@@ -264,12 +290,17 @@ def main(cases: Path, out: Path) -> None:
         Case(**{**fields, "valid": tuple(fields["valid"]), "precision": Dtype(fields["precision"])})
         for fields in json.loads(cases.read_text())
     ]
+    makers = min(world, os.cpu_count() or 1)
+    if process < makers:
+        leave_references(every, process, makers, out.parent)
+        store.set(f"references {process}", "")
+    store.wait([f"references {maker}" for maker in range(makers)], LIMIT)
     for number, first in seats(every, world):
         case, rank = every[number], process - first
         if 0 <= rank < case.world:
             plan, own = case.plan(), dist.PrefixStore(f"case {number}", store)
             dist.init_process_group("gloo", store=own, rank=rank, world_size=case.world)
-            ranks = comm.to_rank_0(one(case, plan))
+            ranks = comm.to_rank_0(one(case, plan, out.parent))
             if ranks is not None:
                 store.set(f"found {number}", json.dumps(judge(plan, ranks)))
             dist.destroy_process_group()

@@ -48,4 +48,5 @@ def main() -> None:
         (directory / "backends.json").write_text(json.dumps({"kinds": kinds, "groups": backends}))
 
 
-main()
+if __name__ == "__main__":
+    main()

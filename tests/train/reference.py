@@ -1,8 +1,9 @@
 """The model once more in plain PyTorch, one process, no Headway but its first weights and masks: what is right."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 
 import torch
 from cases import FLOAT16_SCALE
@@ -42,24 +43,43 @@ class Training:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training must come to: of each step loss, norm and gradients, then the weights and an evaluation."""
+    """What a training must come to: loss and norm of each step, and an evaluation after the last.
 
-    steps: tuple[tuple[float, float, dict[str, Tensor]], ...]
-    parameters: dict[str, Tensor]
+    `flat` [steps + 1, n] holds the gradients of each step and then the weights, all tensors behind one another.
+    """
+
+    shapes: dict[str, torch.Size]
+    numbers: tuple[tuple[float, float], ...]
+    flat: Tensor
     evaluation: float
 
+    @property
+    def steps(self) -> Iterator[tuple[float, float, dict[str, Tensor]]]:
+        """Loss, norm and gradients of each step."""
+        return ((*each, self._named(row)) for each, row in zip(self.numbers, self.flat[:-1], strict=True))
 
-@lru_cache(maxsize=256)  # neighbours in the order of play are layouts of one training
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The weights after the last step."""
+        return self._named(self.flat[-1])
+
+    def _named(self, row: Tensor) -> dict[str, Tensor]:
+        parts = row.split([shape.numel() for shape in self.shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+
 def trained(training: Training) -> Trained:
     """The training in one process."""
-    reference, steps = Reference(training), []
+    reference, numbers, rows = Reference(training), [], []
     for step in range(training.train.steps):
         lr = learning_rate(training.optimizer, step, training.train.steps)
-        loss, norm = reference.step(*training.batch(step), step, lr)
+        numbers.append(reference.step(*training.batch(step), step, lr))
         # clip_grad_norm_ has clipped them, as the stages' own are
-        steps.append((loss, norm, {name: value.grad.clone() for name, value in reference.p.items()}))
+        rows.append(torch.cat([value.grad.flatten() for value in reference.p.values()]))
     evaluation = reference.evaluate(*training.batch(training.train.steps))
-    return Trained(tuple(steps), {name: value.detach() for name, value in reference.p.items()}, evaluation)
+    rows.append(torch.cat([value.detach().flatten() for value in reference.p.values()]))
+    shapes = {name: value.shape for name, value in reference.p.items()}
+    return Trained(shapes, tuple(numbers), torch.stack(rows), evaluation)
 
 
 class Reference:
@@ -75,11 +95,15 @@ class Reference:
             generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
             value = initial(parameter.shape, parameter.init, spec.layers, generator)
             self.p[parameter.name] = value.to(self.wide).requires_grad_()
-        o = plan.optimizer
+
+    @cached_property
+    def adamw(self) -> torch.optim.AdamW:
+        """Made at the first step: a reference that only reads out its weights waits for no compiler's import."""
+        o = self.plan.optimizer
         decayed = [value for value in self.p.values() if value.dim() > 1]
         rest = [value for value in self.p.values() if value.dim() == 1]
         groups = [{"params": decayed, "weight_decay": o.weight_decay}, {"params": rest, "weight_decay": 0.0}]
-        self.adamw = torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, eps=o.eps, foreach=False)
+        return torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, eps=o.eps, foreach=False)
 
     def step(self, tokens: Tensor, targets: Tensor, step: int, lr: float) -> tuple[float, float]:
         """Loss and gradient norm of one step on [B, s]."""

@@ -1,8 +1,8 @@
 """Every layout trains as one process does, and does exactly what the simulator says; one launch plays them all."""
 
 import json
-from collections import defaultdict
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,6 @@ from tests.train.cases import (
     Case,
     half_precision,
     matrix,
-    sampled,
-    sampled_tensors,
-    sampled_zeros,
     seats,
     single_precision,
     smoothed,
@@ -24,6 +21,7 @@ from tests.train.cases import (
     timed_zeros,
     zeros,
 )
+from tests.train.covering import combinations_of, full, sampled
 from tests.train.launching import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -44,13 +42,9 @@ def _play(cases: list[Case], folder: Path, timeout: float) -> dict[str, list[dic
 
 @pytest.fixture(scope="module", params=["sampled", pytest.param("full", marks=pytest.mark.full)])
 def played(request, tmp_path_factory):
-    cases = sampled() if request.param == "sampled" else matrix()
-    cases += [*splits(), *smoothed()]
-    cases += sampled_tensors() if request.param == "sampled" else tensors()
-    cases += sampled_zeros() if request.param == "sampled" else zeros()
-    narrow = [*single_precision(), *half_precision()]
-    everything = [*cases, *narrow, *(job for job in SAME_JOBS for _ in range(2))]
-    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=600 if len(cases) < 199 else 3000)
+    cases = sampled() if request.param == "sampled" else full()
+    everything = [*cases, *(job for job in SAME_JOBS for _ in range(2))]
+    found = _play(everything, tmp_path_factory.mktemp("played"), timeout=600 if cases == sampled() else 3000)
     assert set(found) >= {case.id for case in cases}
     return found
 
@@ -67,35 +61,20 @@ def test_every_case_is_played_once_by_as_many_neighbouring_processes_as_it_has_r
     assert max(busy) < 1.1 * min(busy)
 
 
-def test_the_sample_touches_every_axis():
-    axes = defaultdict(set)
-    for case in sampled():
-        for axis, value in asdict(case).items():
-            axes[axis].add(value)
-    assert axes["pipeline"] == axes["data"] == {1, 2, 4}
-    assert axes["chunks"] == {1, 2}
-    assert axes["schedule"] == {"gpipe", "1f1b", "interleaved"}
-    assert axes["tied"] == {True, False}
-    assert axes["key_value_heads"] == {0, 1, 2, 4}
-    assert axes["attention_dropout"] == {0.0, 0.3}
-    assert axes["hidden_dropout"] == {0.0, 0.2}
-    assert len(axes["clip"]) == len(axes["unit_bytes"]) == len(axes["valid"]) == 2
+EVERY = (matrix, splits, smoothed, tensors, zeros, single_precision, half_precision)
 
 
-def test_the_sample_touches_every_axis_of_the_tensor_layouts():
-    axes = defaultdict(set)
-    for case in sampled_tensors():
-        for axis, value in asdict(case).items():
-            axes[axis].add(value)
-    assert axes["tensor"] == {2, 4}
-    assert axes["pipeline"] >= axes["data"] == {1, 2, 4}
-    assert axes["chunks"] == {1, 2}
-    assert axes["vocabulary"] == {97, 260}
-    assert axes["key_value_heads"] == {0, 2, 4}
-    assert axes["tied"] == axes["sequence_parallel"] == {True, False}
-    assert {(case.tensor, case.sequence_parallel, case.hidden_dropout > 0) for case in sampled_tensors()} == {
-        (tensor, cut, dropped) for tensor in (2, 4) for cut in (True, False) for dropped in (True, False)
-    }
+def test_the_sample_has_every_pair_of_values_that_any_case_has():
+    pairs = {pair for cases in EVERY for case in cases() for pair in combinations_of(case, 2)}
+    assert {pair for case in sampled() for pair in combinations_of(case, 2)} == pairs
+    assert len(sampled()) < 130
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("cases", [matrix, tensors])
+def test_the_full_matrix_has_every_three_values_that_any_case_of_a_kind_has(cases):
+    wanted = {three for case in cases() for three in combinations_of(case, 3)}
+    assert wanted <= {three for case in full() for three in combinations_of(case, 3)}
 
 
 @pytest.mark.parametrize("quantity", ["loss", "norm", "gradients", "parameters", "gathered", "evaluation"])
@@ -154,15 +133,15 @@ def test_zeros_stages_end_with_the_weights_of_plain_data_parallelism_to_the_bit(
     """The sum of two does not depend on their order; where each micro-batch is reduced apart, that of four does."""
     cases = [case for case in zeros() if case.id in played and (case.world, case.steps) == (2, 5)]
     same = [case for case in cases if case.zero == 1 or (case.zero and case.microbatches == 1)]
-    assert {case.zero for case in same} == {1, 2, 3}
-    for case in same:
-        plain = replace(case, zero=0, prefetch=1)
-        assert played[case.id][0]["weights"] == played[plain.id][0]["weights"], case.id
+    pairs = [(case, plain.id) for case in same if (plain := replace(case, zero=0, prefetch=1)).id in played]
+    assert {case.zero for case, _ in pairs} == {1, 2, 3}
+    for case, plain in pairs:
+        assert played[case.id][0]["weights"] == played[plain][0]["weights"], case.id
 
 
 def test_reductions_that_overlap_with_nothing_or_start_late_change_no_bit(played):
     for case in timed_zeros():
-        if case.timing and case.id in played:
+        if case.timing:
             at_ease = replace(case, timing="")
             assert played[case.id][0]["weights"] == played[at_ease.id][0]["weights"], case.id
 
@@ -204,7 +183,7 @@ def test_data_ranks_hold_the_same_weights_to_the_bit(played):
 
 def _over_tensor_ranks(played):
     cases = [case for case in [*tensors(), *smoothed()] if case.tensor > 1 and case.id in played]
-    assert set(cases) >= set(sampled_tensors())
+    assert {(case.tensor, case.sequence_parallel) for case in cases} == set(product((2, 4), (False, True)))
     return [(case, each) for case in cases for each in played[case.id]]
 
 

@@ -86,12 +86,14 @@ def test_an_update_is_torchs_adamw_on_float32_masters_then_rounded(plan_of, prec
     groups = [{"params": decayed, "weight_decay": o.weight_decay}, {"params": rest, "weight_decay": 0.0}]
     expected = torch.optim.AdamW(groups, lr=1e-3, betas=o.betas, eps=o.eps, foreach=False, fused=False)
     generator = torch.Generator().manual_seed(1)
-    for _ in range(5):
+    for rate in (1e-3, 2e-3, 5e-4, 1e-3, 1e-4):
+        for group in expected.param_groups:
+            group["lr"] = rate
         for unit in units:
             unit.grads.copy_(torch.randn(unit.grads.shape, generator=generator) * 1e-3)
             for name, gradient in unit.named(unit.grads).items():
                 copies[name].grad = gradient.clone()
-        optimizer.step(1e-3)
+        optimizer.step(rate)
         expected.step()
     for unit in units:
         for name, master in unit.named(unit.master).items():
@@ -159,6 +161,7 @@ def test_training_in_16_bits_reaches_the_loss_of_float32_within_one_percent(play
     assert losses[name] != losses["float32"]
 
 
+@pytest.mark.full
 def test_float16_that_overflows_at_the_floor_of_its_loss_scale_stops_all_ranks_and_names_the_first_unit(tmp_path):
     """Weights without end: 65536 is forgiven once and halved sixteen times, in steps 2 to 18 at the latest."""
     (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 300)

@@ -99,14 +99,11 @@ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 stage = TorchStage(plan, plan.program, 0, torch.device("cpu"), comm.Comm(plan, 0))
 trainer = Trainer(plan, stage, lambda *_: None)
 tokens = numpy.zeros((1, 1, 256), numpy.int64)
-found = []
-for _ in range(8):
-    result = trainer.train_step(Batch(tokens, tokens))
-    found.append((result.learning_rate, [group["lr"] for group in stage.optimizer._adamw.param_groups]))
-print(json.dumps(found))
+used, step = [], stage.optimizer.step
+stage.optimizer.step = lambda rate: used.append(rate) or step(rate)
+print(json.dumps([[trainer.train_step(Batch(tokens, tokens)).learning_rate for _ in range(8)], used]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert all(used == [logged] * 2 for logged, used in found)
-    assert [logged for logged, _ in found] == _rates(steps=8, schedule="wsd", warmup_steps=2, decay_steps=3)
+    logged, used = json.loads(done.stdout)
+    assert logged == used == _rates(steps=8, schedule="wsd", warmup_steps=2, decay_steps=3)

@@ -60,6 +60,7 @@ def test_a_plugin_that_breaks_the_import_is_told_from_torch_itself(plugin):
     assert software.torch(autoload=False).trouble is None
 
 
+@pytest.mark.full
 @pytest.mark.dist
 def test_a_user_who_has_switched_plugins_off_has_none_to_break_the_import(plugin, monkeypatch):
     plugin("def load():\n    raise OSError('gone')\n")
@@ -74,6 +75,7 @@ def test_a_plugin_that_hangs_is_ended(plugin, monkeypatch):
     assert software.torch(autoload=True).trouble == "it did not end within 4.00 s"
 
 
+@pytest.mark.full
 @pytest.mark.dist
 def test_a_plugin_that_talks_is_ignored(plugin):
     plugin("def load():\n    print('[1, 2]')\n    print('{\"version\": 1}')\n    print('loaded')\n")
