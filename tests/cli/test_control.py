@@ -10,6 +10,7 @@ from tests.cli.running import end, start
 
 pytestmark = pytest.mark.dist
 STEPS = 120
+LIMIT = 300  # seconds for them on a busy machine, where a step has taken one
 JOB = f"""
 model: {{layers: 2, hidden: 32, heads: 2, feed_forward: 64, vocabulary: 256, positions: 64}}
 parallel: {{pipeline: 2, data: 1}}
@@ -44,7 +45,7 @@ def test_a_control_file_in_mid_run_ends_it_with_status_0_and_it_goes_on_as_if_no
         time.sleep(0.02)
     control.stop_file(run).parent.mkdir()
     control.stop_file(run).write_text("the node is wanted\n")
-    status, out, err = end(process)
+    status, out, err = end(process, LIMIT)
     assert status == 0, err
     summary = json.loads((run / "summary.json").read_text())
     stopped = summary["steps"]
@@ -60,7 +61,7 @@ def test_a_control_file_in_mid_run_ends_it_with_status_0_and_it_goes_on_as_if_no
     assert not list((run / "log").glob("*.error.json"))
 
     control.stop_file(run).touch()  # left by somebody who came too late: it asks nothing of the next start
-    status, _, err = end(start("job.yaml", cwd=folder))
+    status, _, err = end(start("job.yaml", cwd=folder), LIMIT)
     assert status == 0, err
     assert f"going on from run/checkpoints/{kept.name}" in err
     summary = json.loads((run / "summary.json").read_text())
@@ -68,6 +69,6 @@ def test_a_control_file_in_mid_run_ends_it_with_status_0_and_it_goes_on_as_if_no
     assert summary["stopped_by"] is None
     assert list((run / "control").iterdir()) == []
 
-    status, _, err = end(start("job.yaml", cwd=undisturbed))
+    status, _, err = end(start("job.yaml", cwd=undisturbed), LIMIT)
     assert status == 0, err
     assert _steps(folder) == _steps(undisturbed)
