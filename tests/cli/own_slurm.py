@@ -46,6 +46,7 @@ def running(folder, num_nodes):
     finally:
         if daemons:
             _cancel_all(variables)
+            _wait_for_steps(folder)
         for daemon in reversed(daemons):
             daemon.terminate()
             daemon.wait(timeout=30)
@@ -116,3 +117,10 @@ def _cancel_all(variables):
         if not left.stdout.strip():
             return
         time.sleep(0.3)
+
+
+def _wait_for_steps(folder):
+    """A step has a daemon and a socket of its own; to a controller that is gone it tries to say its end for ever."""
+    deadline = time.monotonic() + 20
+    while any(path.is_socket() for path in folder.glob("spool.*/node*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
