@@ -8,7 +8,7 @@ import pytest
 from headway import checkpoints, control
 from tests.cli.running import end, start
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.full]
 STEPS = 120
 LIMIT = 300  # seconds for them on a busy machine, where a step has taken one
 JOB = f"""

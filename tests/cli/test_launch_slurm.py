@@ -83,6 +83,7 @@ def _ended(status):
     return status["state"] in {"COMPLETED", "FAILED", "CANCELLED"}
 
 
+@pytest.mark.full
 def test_a_job_of_two_nodes_by_two_ranks_is_pre_empted_resumes_with_the_same_losses_and_is_cancelled_with_a_checkpoint(
     site, headway, capsys
 ):

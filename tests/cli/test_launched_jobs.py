@@ -94,6 +94,7 @@ def nothing_is_left(run, timeout=30):
 LOCAL = ("launch", "--on", "local", "--nodes", "2")
 
 
+@pytest.mark.full
 def test_two_nodes_train_to_the_losses_of_one(tmp_path):
     one = end(start(tmp_path, "train", name="one", data=2))
     two = end(start(tmp_path, *LOCAL, name="two", data=2))
@@ -147,6 +148,7 @@ def ended(tmp_path_factory):
     return found
 
 
+@pytest.mark.full
 def test_a_rank_that_is_killed_ends_all_hosts_in_seconds_and_is_named(ended):
     status, err, seconds, nothing_left, _ = ended["rank"]
     assert (status, nothing_left) == (1, True)
@@ -154,23 +156,27 @@ def test_a_rank_that_is_killed_ends_all_hosts_in_seconds_and_is_named(ended):
     assert re.search(r"Error: rank 1 was killed by SIGKILL at step \d+ · ", err)
 
 
+@pytest.mark.full
 def test_an_agent_that_is_killed_ends_the_other_host_too(ended):
     status, err, _, nothing_left, _ = ended["agent"]
     assert (status, nothing_left) == (1, True)
     assert "Error: host node1 was lost (its agent was killed by SIGKILL), and the job was ended on node0." in err
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_the_step_on_all_hosts_and_keeps_the_weights(ended):
     status, _, _, nothing_left, run = ended["ctrl-c"]
     assert (status, nothing_left) == (130, True)
     assert json.loads((run / "summary.json").read_text())["interrupted"]
 
 
+@pytest.mark.full
 def test_without_the_launcher_the_hosts_end_by_themselves(ended):
     assert ended["launcher"][3]
 
 
 @pytest.mark.docker
+@pytest.mark.full
 def test_a_container_of_a_real_engine_trains_and_is_gone(tmp_path, docker_engine):
     """The image has no Python: the host's is mounted read-only."""
     read_only = [*python_places(), "/usr", *(each for each in ("/lib", "/lib64") if Path(each).is_dir())]
