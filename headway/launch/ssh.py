@@ -20,7 +20,7 @@ OPTIONS = (
 
 def command(host: HostLaunch) -> Command:
     """What this machine runs to start the host's agent there. Secrets go through stdin, where no `ps` shows them."""
-    secrets = [value for name, value in host.environment if is_secret(name)]
+    secrets = [value for name, value in host.environment if is_secret(name, value)]
     first = "".join(f"{value}\n" for value in secrets)
     return Command(host.name, words(host), first=first.encode(), kill=partial(kill, host.name))
 
@@ -42,8 +42,8 @@ def script(host: HostLaunch) -> str:
 
 def inner(host: HostLaunch) -> str:
     """The line for sh: read the secrets, go to the directory, become the agent."""
-    read = [f"IFS= read -r {name} && export {name}" for name, _ in host.environment if is_secret(name)]
-    given = [f"{name}={value}" for name, value in host.environment if not is_secret(name)]
+    read = [f"IFS= read -r {name} && export {name}" for name, value in host.environment if is_secret(name, value)]
+    given = [f"{name}={value}" for name, value in host.environment if not is_secret(name, value)]
     return " && ".join(
         [*read, f"cd -- {shlex.quote(host.directory)}", f"exec {shlex.join(['env', *given, *host.arguments])}"]
     )
@@ -53,7 +53,7 @@ def shown(host: HostLaunch) -> str:
     """The whole command as a line to read or copy, and what stdin gets, with secrets masked."""
     public = HostLaunch(host.name, host.node_rank, host.ranks, host.arguments, masked(host.environment), host.directory)
     line = shlex.join(words(public))
-    secrets = "".join(f"  # stdin: {name}={MASK}" for name, _ in host.environment if is_secret(name))
+    secrets = "".join(f"  # stdin: {name}={MASK}" for name, value in host.environment if is_secret(name, value))
     return line + secrets
 
 

@@ -69,7 +69,7 @@ class TrainJob:
             )
         check_path(self.workdir)
         for name, value in self.environment:
-            if is_secret(name) and not _SECRET_OF.fullmatch(value):
+            if is_secret(name, value) and not _SECRET_OF.fullmatch(value):
                 raise PlanError(
                     f"{name} looks like a secret, and a manifest is no place for one. Keep it in a Secret, and name "
                     f"that: --env {name}=secret:NAME/KEY."

@@ -71,6 +71,9 @@ def test_secrets_are_masked_where_the_line_is_shown(launch):
     made = launch("local-cpu", "localhost", variables=(*SECRET, ("http_proxy", "http://me:hush@proxy")))
     shown = docker.shown(made, made.hosts[0], Image("me/headway:1", "cpu", probed=True))
     assert "hush" not in shown
+    assert "hush" not in shlex.join(
+        docker.command(made, made.hosts[0], Image("me/headway:1", "cpu", probed=True)).words
+    )
     assert "--env=HF_TOKEN " in shown
 
 

@@ -143,6 +143,7 @@ def test_devices_are_asked_for_by_their_own_names():
         ({"image": "a\nb"}, "is no name of an image"),
         ({"claims": ()}, "pods share nothing by themselves"),
         ({"workdir": "a\nb"}, "cannot be passed to hosts"),
+        ({"environment": (("http_proxy", "http://me:hush@proxy"),)}, "http_proxy looks like a secret"),
         ({"environment": (("HF_TOKEN", "hush"),)}, "HF_TOKEN looks like a secret, and a manifest is no place for one"),
     ],
 )
