@@ -32,7 +32,7 @@ def words(host: HostLaunch) -> tuple[str, ...]:
 
 def kill(host: str, agent: int) -> tuple[str, ...]:
     """The words that end an agent's process group on a host, as its workers do without it; none if it is not known."""
-    return () if not agent else remote(host, f"kill -s KILL -- -{agent} {agent}")
+    return () if agent < 2 else remote(host, f"kill -s KILL -- -{agent} {agent}")
 
 
 def script(host: HostLaunch) -> str:
