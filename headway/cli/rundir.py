@@ -95,7 +95,7 @@ def _may_have(plan: "Plan", directory: Path, *, goes_on: bool) -> bool:
 
     if directory.is_dir():
         found = {path.name for path in directory.iterdir()} - {checkpoints.LOCK}
-        # a start that came to nothing (a host that did not answer) stands in nobody's way; only a start writes that trace
+        # a start that came to nothing (no host answered) stands in nobody's way; only a start writes that trace
         if not found or (found <= _BEGUN and "predicted.trace.json.gz" in found):
             return True
     return (directory / "plan.json").is_file() and (goes_on or _ended_early(plan, directory))

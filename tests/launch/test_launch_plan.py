@@ -71,6 +71,7 @@ def test_cores_have_no_numbers():
         ([Host("a"), Host("b"), Host("c")], "4 ranks .* do not divide over 3 hosts. Use 2 or 4"),
         ([Host("a", 4), Host("b", 1)], "host b has slots=1, but gets 2 of the 4 ranks"),
         ([Host("a"), Host("a")], "host a is named twice"),
+        ([Host("a"), Host("root@a")], "host a is named twice"),
     ],
 )
 def test_hosts_that_do_not_fit_are_refused_with_the_numbers(hosts, said):
@@ -125,6 +126,7 @@ def test_paths_that_no_line_holds_are_refused(path):
         ({"address": "root@a"}, "is no address"),
         ({"port": 0}, "port 0 does not exist"),
         ({"python": "/a=b/python"}, "has a '='"),
+        ({"directory": "work"}, "--workdir work is not the same place on every host"),
     ],
 )
 def test_a_site_that_cannot_be_is_refused(site, said):
