@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shlex
+import zlib
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -49,12 +50,13 @@ def with_mounts(launch: LaunchPlan, mounts: tuple[Bind, ...]) -> LaunchPlan:
 
 
 def container_name(run: str, node_rank: int) -> str:
-    """A container's name: the run's, so that two runs on one host do not meet.
+    """A container's name: the run's, with its path's checksum, since the one of another run would be ended with it.
 
     >>> container_name("/work/runs/gpt tiny-1", 0)
-    'headway-gpt-tiny-1-0'
+    'headway-gpt-tiny-1-ac7adfa9-0'
     """
-    return f"headway-{re.sub(r'[^A-Za-z0-9_.-]+', '-', PurePosixPath(run).name)}-{node_rank}"
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", PurePosixPath(run).name)
+    return f"headway-{name}-{zlib.crc32(run.encode()):08x}-{node_rank}"
 
 
 def command(launch: LaunchPlan, host: HostLaunch, image: Image) -> Command:

@@ -36,7 +36,7 @@ _SECRET = re.compile(
     r"TOKEN(?!IZ)|KEY|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE
 )
 _PUBLIC = frozenset({"NCCL_IB_PKEY"})  # the number of an InfiniBand partition
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+UNSPOKEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and bytes that are no UTF-8
 _USERINFO = re.compile(r"(?<=://)\S+(?=@)")  # up to the last @: passwords may hold one, and a /
 
 
@@ -96,7 +96,7 @@ def variables(
     machine's paths mean nothing. Raises PlanError for values that no line can hold.
     """
     allowed = {} if only_named else here
-    passed = {name: value for name, value in allowed.items() if _is_passed(name, value) and not _CONTROL.search(value)}
+    passed = {name: value for name, value in allowed.items() if _is_passed(name, value) and not UNSPOKEN.search(value)}
     chosen = {}
     for word in named:
         name, equals, value = word.partition("=")
@@ -126,8 +126,10 @@ def check_variable(name: str, value: str) -> None:
     """Raise PlanError for a name that no shell takes, or a value that no line holds. The value is not repeated."""
     if not _NAME.fullmatch(name):
         raise PlanError(f"{name!r} is no name of a variable. Names have letters, digits and underscores.")
-    if _CONTROL.search(value):
-        raise PlanError(f"the value of {name} has control characters, which cannot be passed on. Put it into a file.")
+    if UNSPOKEN.search(value):
+        raise PlanError(
+            f"the value of {name} has control characters or is no UTF-8, which cannot be passed on. Put it into a file."
+        )
 
 
 def _is_passed(name: str, value: str) -> bool:

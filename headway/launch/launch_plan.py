@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from headway import env
 from headway.errors import PlanError
-from headway.launch.environment import Variables, check_variable, masked
+from headway.launch.environment import UNSPOKEN, Variables, check_variable, masked
 from headway.launch.local import agent
 from headway.plan.plan import Plan, digest
 
@@ -21,7 +21,6 @@ _IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9_.-]+)?"
 _ADDRESS = re.compile(rf"{_NAME}|{_IPV6}")
 _HOST = re.compile(rf"{_USER}(?:{_NAME}|{_IPV6})")
 Leash = Literal["stdin", "parent"]
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +207,8 @@ def check_host(name: str) -> None:
 
 def check_path(path: str) -> None:
     """Raise PlanError for a path that no line holds, or that a program would take for an option."""
-    if not path or path.startswith("-") or _CONTROL.search(path):
-        raise PlanError(f"the path {path!r} cannot be passed to hosts. Use one without control characters, like /work.")
+    if not path or path.startswith("-") or UNSPOKEN.search(path):
+        raise PlanError(f"the path {path!r} cannot be passed to hosts. Use one of plain UTF-8, like /work.")
 
 
 def dumps(launch: LaunchPlan) -> str:

@@ -32,6 +32,7 @@ def words(host: HostLaunch) -> tuple[str, ...]:
 
 def kill(host: str, agent: int) -> tuple[str, ...]:
     """The words that end an agent's process group on a host, as its workers do without it; none if it is not known."""
+    # -1 is every process of the user
     return () if agent < 2 else remote(host, f"kill -s KILL -- -{agent} {agent}")
 
 

@@ -87,6 +87,7 @@ def test_the_users_own_setting_comes_before_what_is_derived():
         ("ABSENT", "--env ABSENT: it is not set here"),
         ("A B=c", "is no name of a variable"),
         ("-x=c", "is no name of a variable"),
+        ("A=two\udcff", "the value of A has control characters or is no UTF-8"),
         ("A=two\nlines", "the value of A has control characters"),
         ("TORCH_ODD", "the value of TORCH_ODD has control characters"),
     ],

@@ -111,7 +111,7 @@ def test_no_name_that_is_taken_can_be_an_option_or_several_words(name):
     assert not set(name) & set("'\"$`\\;|&<>(){}*?!#~ \t\n")
 
 
-@pytest.mark.parametrize("path", ["", "-rf", "a\nb", "a\x1bb"])
+@pytest.mark.parametrize("path", ["", "-rf", "a\nb", "a\x1bb", "a\udcffb"])
 def test_paths_that_no_line_holds_are_refused(path):
     with pytest.raises(PlanError, match="cannot be passed to hosts"):
         Bind("/a", path)

@@ -91,6 +91,11 @@ def test_nothing_is_executed_but_the_agent(tmp_path_factory, arguments, value, s
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("agent", [1, 4711])
+@pytest.mark.parametrize("agent", [0, 1])
+def test_no_number_that_means_every_process_is_killed(agent):
+    assert ssh.kill("node1", agent) == ()
+
+
+@pytest.mark.parametrize("agent", [2, 4711])
 def test_the_agents_process_group_is_what_is_killed(agent):
     assert ssh.kill("node1", agent)[-2:] == ("node1", f"kill -s KILL -- -{agent} {agent}")
