@@ -134,7 +134,7 @@ class Hosts:
         self._first: _Host | None = None  # to end with a status that is not 0
         self._doubts: list[str] = []
         self._over = threading.Event()
-        self._told = False
+        self._told = self._ending = False
         self._guard = threading.Thread(target=self._watch, daemon=True)
 
     @property
@@ -184,7 +184,7 @@ class Hosts:
 
     def end(self) -> None:
         """End the job now, on every host: nobody gets to the end of a step."""
-        self._told = True
+        self._told = self._ending = True
         local.start_no_more(self.log)
         for host in self._hosts:
             host.say(b"kill\n")
@@ -210,6 +210,8 @@ class Hosts:
                 f"run.directory, or with --resume, it goes on from its last checkpoint.{doubts}"
             )
         found = local.failure(self)
+        if first and not any(self.log.glob("rank-*")) and not any(self.log.glob("failures*.json")):
+            found = JobError(f"host {first.name} ended with status {first.status} before its workers: {first.last()}")
         return type(found)(f"{found}{doubts}") if doubts else found
 
     def _watch(self) -> None:
@@ -220,7 +222,7 @@ class Hosts:
             if failed_at is None:
                 self._first = next((host for host in self._hosts if host.status), None)
                 failed_at = time.monotonic() if self._first else None
-            elif time.monotonic() - failed_at > PEERS and not self._told:
+            elif time.monotonic() - failed_at > PEERS and not self._ending and not self._saving():
                 self.end()
                 return
         self._first = self._first or next((host for host in self._hosts if host.status), None)
@@ -228,6 +230,10 @@ class Hosts:
             host.let_go()
             host.reader.join(timeout=1.0)
         self._over.set()
+
+    def _saving(self) -> bool:
+        """Whether workers that are told to stop have something to save; before their first step they have nothing."""
+        return self._told and not local.at_start(self.log)
 
     def _wait(self, seconds: Seconds) -> None:
         until = time.monotonic() + seconds

@@ -101,6 +101,36 @@ def test_asked_to_stop_they_end_with_their_step(folder, mark):
     assert (folder / "run" / "log" / "told-to-stop").exists()
 
 
+WAITS = ("sh", "-c", 'echo "headway: agent $$ on x"; read told; read ended; exit 143')  # for peers; deaf to `stop`
+FAILS = ("sh", "-c", 'echo "headway: agent $$ on x"; read told; echo "so it ends"; exit 1')
+
+
+def test_told_to_stop_before_the_first_step_none_waits_for_a_host_that_has_failed(folder, mark, monkeypatch):
+    monkeypatch.setattr(running, "PEERS", Seconds(0.5))
+    (folder / "run" / "log" / "rank-0.at").write_text("start · making the stages")
+    job, _ = begin(folder, here(mark, *WAITS, host="a"), here(mark, *FAILS, host="b"))
+    began = time.monotonic()
+    job.interrupt()
+    assert time.monotonic() - began < 10
+    assert job.status == 1
+
+
+def test_told_to_stop_in_a_step_who_still_saves_is_left_to_that(folder, mark, monkeypatch):
+    monkeypatch.setattr(running, "PEERS", Seconds(0.1))
+    (folder / "run" / "log" / "rank-0.at").write_text("step 7 · 1F3")
+    saves = ("sh", "-c", 'echo "headway: agent $$ on x"; read told; sleep 2; echo "saved"; exit 0')
+    job, said = begin(folder, here(mark, *saves, host="a"), here(mark, *FAILS, host="b"))
+    job.interrupt()
+    assert ("a", "saved") in said
+
+
+def test_an_agent_that_fails_before_its_workers_is_quoted(folder, mark):
+    job, _ = begin(folder, here(mark, *FAILS, host="b"))
+    job._hosts[0].say(b"go\n")
+    wait(job)
+    assert str(job.failure()) == "host b ended with status 1 before its workers: so it ends"
+
+
 def test_ended_at_once_none_is_left_even_if_it_is_deaf(folder, mark, monkeypatch):
     monkeypatch.setattr(running, "ENDED_WITHIN", Seconds(0.5))
     job, _ = begin(folder, here(mark, *answers(), host="a"), here(mark, *deaf(), host="b"))
