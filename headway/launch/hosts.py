@@ -21,13 +21,13 @@ from headway import env
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.launch import local
 from headway.launch.environment import Variables
+from headway.launch.remedies import NOT_THERE, remedy
 from headway.units import Seconds
 
 Show = Callable[[str, str], None]  # is told each line that a host says
 
 # the agent's first line (train/agent.py); what a login script says may lack its own end of line
 ANSWER = re.compile(rb"(.*)headway: agent (\d+) on ")
-NOT_THERE = 255  # ssh's own exit status; a command's own is passed on
 PEERS = Seconds(15.0)  # that hosts have, once one has failed, to find that out by themselves and say where they were
 ENDED_WITHIN = Seconds(25.0)  # after their stdin is closed: 8 s for their step, 8 s more for what SIGTERM does not end
 KILLED_WITHIN = Seconds(15.0)
@@ -300,13 +300,5 @@ def _why_missing(host: _Host, within: Seconds) -> str:
     if host.status is None:
         return f"no answer for {within:g} s"
     if host.status == NOT_THERE:
-        return f"ssh ended with status {NOT_THERE}: {host.last()}{_remedy(host.last())}"
-    return f"ended with status {host.status}: {host.last()}"
-
-
-def _remedy(said: str) -> str:
-    if "ost key verification failed" in said:
-        return " (log in once by hand and accept the host's key, or put it into known_hosts)"
-    if "ermission denied" in said:
-        return " (log in must work without a password: ssh-copy-id, or an agent with the key)"
-    return ""
+        return f"ssh ended with status {NOT_THERE}: {host.last()}{remedy(NOT_THERE, host.last())}"
+    return f"ended with status {host.status}: {host.last()}{remedy(host.status, host.last())}"

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -233,9 +234,25 @@ def test_a_host_without_the_program_says_so(folder, mark, monkeypatch):
     for name, value in fake_ssh(folder).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(
-        JobError, match=r"the host did not start, so nothing runs:\n  a: ended with status 127: .*python9"
+        JobError,
+        match=r"the host did not start, so nothing runs:\n  a: ended with status 127: .*python9.* .give --python",
     ):
         begin(folder, there(mark, "a", "/opt/python9", "-m", "headway.train.agent"))
+
+
+def test_a_host_without_the_work_directory_or_headway_is_told_what_to_give(folder, mark, monkeypatch):
+    for name, value in fake_ssh(folder).items():
+        monkeypatch.setenv(name, value)
+    without = (sys.executable, "-S", "-P", "-m", "headway.train.agent")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    place = HostLaunch("b", 1, (0, 1), ("true", mark), (), "/no/such")
+    with pytest.raises(JobError) as failed:
+        begin(folder, there(mark, "a", *without), ssh.command(place))
+    first, second = str(failed.value).splitlines()[1:]
+    assert first.endswith(
+        "No module named 'headway') (give the --python of an environment with Headway that all hosts have)"
+    )
+    assert second.endswith("(all hosts must share the work directory: give --workdir)")
 
 
 def test_a_host_that_is_lost_ends_the_job_and_is_named(folder, mark, monkeypatch):
