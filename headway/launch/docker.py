@@ -11,7 +11,7 @@ from headway.launch import ssh
 from headway.launch.container import docker_line
 from headway.launch.container.build import build
 from headway.launch.container.probe import look
-from headway.launch.container.profiles import PROFILES
+from headway.launch.container.profiles import PROFILES, Kind
 from headway.launch.container.spec import ContainerSpec, Mount
 from headway.launch.container.wanted import Wanted
 from headway.launch.environment import is_secret, masked
@@ -96,7 +96,11 @@ def _spec(launch: LaunchPlan, host: HostLaunch, image: Image) -> ContainerSpec:
         environment=tuple((name, value) for name, value in host.environment if not is_secret(name, value)),
         without=image.without,
     )
-    return build(wanted, look(PROFILES[wanted.profile], wanted) if image.probed else None).spec
+    if not image.probed:
+        return build(wanted, None).spec
+    here = look(PROFILES[wanted.profile], wanted)
+    # before its start a run has no directory yet
+    return build(wanted, dataclasses.replace(here, places={launch.run: Kind.DIRECTORY, **here.places})).spec
 
 
 def _is_in(path: str, folder: str) -> bool:

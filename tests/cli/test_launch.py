@@ -133,6 +133,7 @@ def test_as_json_a_dry_run_is_one_document_without_secrets(folder, monkeypatch):
             ("job.yaml", "--on", "kubernetes", "--image", "x", "--mount", "a:/b", "--workdir", "b"),
             "--workdir b is not the same place",
         ),
+        (("job.yaml", "--on", "kubernetes", "--image", "x", "--env", "HOME"), "--env HOME: nothing of this machine's"),
         (("job.yaml", "--on", "kubernetes", "--image", "x"), "pods share nothing by themselves"),
         (("job.yaml", "--on", "kubernetes", "--image", "x", "--hostfile", "hosts"), "--hostfile is not for"),
         (("job.yaml", "--on", "moon"), "'moon' is not one of"),
@@ -155,6 +156,13 @@ def test_without_its_program_nothing_is_made(folder, monkeypatch, words):
     monkeypatch.setenv("PATH", str(folder))
     assert " cannot be started here (No such file or directory). Install it." in refused("job.yaml", *words)
     assert not (folder / "run").exists()
+
+
+def test_a_dry_run_in_a_container_mounts_a_run_directory_that_is_not_made_yet(folder):
+    run = folder.parent / "runs, it's mine"
+    line = say("job.yaml", "--on", "docker", "--image", "x", "--set", f"run.directory={run}", "--dry-run")
+    assert f'--mount=type=bind,"source={run}","target={run}"' in shlex.split(line)
+    assert not run.exists()
 
 
 def test_many_hosts_are_counted_rather_than_named(folder):

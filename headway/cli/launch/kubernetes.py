@@ -75,6 +75,12 @@ def _train_job(asked: Asked) -> "TrainJob":
     for option, value in {**named, "--rank-table": asked.rank_table}.items():
         if value is not None:
             raise PlanError(f"{option} is not for --on kubernetes: the runtime says where pods are and meet.")
+    for word in asked.variables:
+        if "=" not in word:
+            raise PlanError(
+                f"--env {word}: nothing of this machine's environment is passed on to pods. Give a value, --env "
+                f"{word}=VALUE, or name a secret, --env {word}=secret:NAME/KEY."
+            )
     plan, _ = train.planned(asked.job, asked.overrides, asked.resume)
     nodes = asked.nodes or -(-plan.layout.world // plan.cluster.devices_per_node)
     claims = train_job.claims(asked.mounts)
