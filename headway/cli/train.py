@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway import env
+from headway import control, env
 from headway.cli.follow import Follower, number
 from headway.errors import JobError, PlanError, writing
 
@@ -98,6 +98,7 @@ def run_to_its_end(plan: "Plan", directory: Path, start: "Callable[[], Job]", ma
     """Start the workers, follow them, and say what they did or why they failed."""
     from headway.launch import local
 
+    control.clear(directory)  # nobody can have asked this start of the run to stop
     follower = Follower(plan, directory, as_json)
     started = start()
     interrupted = at_once = False
@@ -261,8 +262,8 @@ def _print(run: "Run") -> None:
         console.print(f"[dim]oversubscribed: {plan.layout.world} ranks share {cores} cores[/]")
     console.print(f"[dim]the measured trace is of step {run.traced_step}[/]", highlight=False)
     if summary["interrupted"]:
-        said = f"ended after step {summary['steps']} of {plan.train.steps}: a process of the run was told to stop"
-        console.print(said, style="yellow", highlight=False)
+        said = f"ended after step {summary['steps']} of {plan.train.steps}: {summary['stopped_by']}"
+        console.print(said, style="yellow", highlight=False, markup=False)
         if kept := _kept(run):
             found = "{time}" not in plan.run.directory or plan.checkpoint.directory is not None
             how = "again" if found else f"with --resume {run.directory}"

@@ -20,8 +20,8 @@ START = "start"  # where a rank is before its first step
 AGENT_GRACE = 30  # seconds that SIGTERM to the agent leaves workers for the end of their step; torchrun's default
 
 
-class Job(Protocol):
-    """A job under way, wherever its processes are."""
+class Left(Protocol):
+    """What a job has left, wherever its processes were: enough to say what ended it."""
 
     @property
     def log(self) -> Path:
@@ -34,13 +34,17 @@ class Job(Protocol):
         ...
 
     @property
-    def running(self) -> bool:
-        """Whether anything of it has not ended yet."""
-        ...
-
-    @property
     def status(self) -> int:
         """The exit status of what ended first with one; 0 if nothing did."""
+        ...
+
+
+class Job(Left, Protocol):
+    """A job under way, wherever its processes are."""
+
+    @property
+    def running(self) -> bool:
+        """Whether anything of it has not ended yet."""
         ...
 
     @property
@@ -180,7 +184,7 @@ def ended_itself(job: Job) -> bool:
     return any(report.get("explained") and not report["lost_peer"] for report in reports)
 
 
-def failure(job: Job, attempt: int | None = None) -> HeadwayError:
+def failure(job: Left, attempt: int | None = None) -> HeadwayError:
     """What ended the job (or an attempt that was followed by another), naming the rank, its step and its last action.
 
     A PlanError if the workers refused the plan. The first cause is a hang that a worker reported before it ended the
@@ -191,7 +195,7 @@ def failure(job: Job, attempt: int | None = None) -> HeadwayError:
     return JobError(hang["text"]) if hang else _first_to_fail(job, log)
 
 
-def _first_to_fail(job: Job, log: Path) -> HeadwayError:
+def _first_to_fail(job: Left, log: Path) -> HeadwayError:
     exits: dict[str, Any] = {}
     for each in sorted(log.glob("failures*.json")):  # one of each node
         exits |= _read_json(each)
@@ -215,7 +219,7 @@ def _first_to_fail(job: Job, log: Path) -> HeadwayError:
     return _unexplained(job, log)
 
 
-def _unexplained(job: Job, log: Path) -> JobError:
+def _unexplained(job: Left, log: Path) -> JobError:
     """No rank has left a word: the agent was killed, or the disk is full, or nothing has started."""
     status, at = job.status, _text(log / "rank-0.at")  # which has its room on the disk
     if not at:

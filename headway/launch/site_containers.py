@@ -1,6 +1,7 @@
 """Containers of Slurm sites: a host's part inside an image by Pyxis (over Enroot) or Apptainer."""
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from headway.errors import PlanError
@@ -8,6 +9,38 @@ from headway.launch.launch_plan import Bind, HostLaunch, check_path
 
 _UNSPOKEN = re.compile(r"[:,+]")  # both write lists of paths with these signs, and know no quoting
 _IMAGE = re.compile(r"[A-Za-z0-9/._][A-Za-z0-9/._:@#+-]*")
+Kind = Literal["cpu", "cuda", "npu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An image, and which of a site's tools starts it."""
+
+    tool: Literal["pyxis", "apptainer"]
+    image: str
+
+
+def parse_container(text: str) -> Container:
+    """The container of `TOOL:IMAGE`.
+
+    >>> parse_container("apptainer:/images/headway.sif")
+    Container(tool='apptainer', image='/images/headway.sif')
+    """
+    tool, _, image = text.partition(":")
+    if tool not in ("pyxis", "apptainer"):
+        raise PlanError(f"--container {text!r}: write pyxis:IMAGE or apptainer:IMAGE, whichever the site has.")
+    return Container("pyxis" if tool == "pyxis" else "apptainer", _image(image))
+
+
+def inside(container: Container | None, host: HostLaunch, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """srun's options and the words that it starts, so that a host's part runs in the container, if there is one."""
+    if container is None:
+        return (), host.arguments
+    match container.tool:
+        case "pyxis":
+            return pyxis(container.image, host), host.arguments
+        case "apptainer":
+            return (), apptainer(container.image, host, kind)
 
 
 def pyxis(image: str, host: HostLaunch) -> tuple[str, ...]:
@@ -26,7 +59,7 @@ def pyxis(image: str, host: HostLaunch) -> tuple[str, ...]:
     )
 
 
-def apptainer(image: str, host: HostLaunch, kind: Literal["cpu", "cuda", "npu"]) -> tuple[str, ...]:
+def apptainer(image: str, host: HostLaunch, kind: Kind) -> tuple[str, ...]:
     """Words that start a host's part in an image (a .sif file or a registry's): its arguments follow them.
 
     The environment of the host comes in by itself, so there is nothing to pass.

@@ -1,4 +1,4 @@
-"""How a worker ends from outside: a signal asks for the end of the step, a lost parent ends it at once."""
+"""How a worker ends from outside: a signal or a file asks for the end of the step, a lost parent ends it at once."""
 
 import os
 import signal
@@ -6,15 +6,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+from headway import control
 
 PARENT_GRACE = 8.0  # seconds that the processes of a lost parent have to end their step
+LOOK = 1.0  # seconds between two looks for the file that asks a run to stop
+TOLD = "a process of the run was told to stop"
 
 
 class Stop:
-    """Whether SIGINT or SIGTERM has asked this process to stop at the end of its step."""
+    """Whether a signal, or the run's control file, has asked this process to stop at the end of its step, and why."""
 
     def __init__(self) -> None:
         self.asked = False
+        self.why = TOLD  # as far as this rank knows: another may have been asked
 
     def listen(self) -> None:
         """Heed both signals from now on.
@@ -30,9 +36,25 @@ class Stop:
             signal.signal(number, lambda *_: None)
         threading.Thread(target=self._hear, args=(read,), daemon=True).start()
 
+    def look_into(self, directory: Path) -> None:
+        """Heed the control file of the run in `directory` from now on (headway/control.py).
+
+        One rank is enough, since all agree in the totals of a step: rank 0, which has the file system of a batch
+        script's node. A thread looks, so that a file system that does not answer holds up no step.
+        """
+        threading.Thread(target=self._look, args=(directory,), daemon=True).start()
+
     def _hear(self, pipe: int) -> None:
         while os.read(pipe, 1):
             self.asked = True
+
+    def _look(self, directory: Path) -> None:
+        while not self.asked:
+            if (why := control.asked(directory)) is not None:
+                self.why = why
+                self.asked = True  # after its reason, which the main thread reads
+                return
+            time.sleep(LOOK)
 
 
 def end_with(parent: int) -> None:

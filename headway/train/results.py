@@ -43,7 +43,8 @@ def leave(plan: Plan, trainer: Trainer, metrics: Metrics, directory: Path, watch
             chrome.write(directory / "measured.trace.json.gz", trace)
         weights.write(directory / "model.safetensors", whole, plan)
         sample = None if stage.totals.stop else _sample(plan, whole, metrics)
-        summary: dict[str, Any] = metrics.summary(interrupted=stage.totals.stop) | {"sample": sample}
+        why = stage.stop.why if stage.totals.stop else None
+        summary: dict[str, Any] = metrics.summary(interrupted=stage.totals.stop) | {"stopped_by": why, "sample": sample}
         with writing(directory / "summary.json"):
             (directory / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from headway import checkpoints, env
+from headway import checkpoints, control, env
 from headway.data import corpus as corpora
 from headway.data import split as splits
 from headway.data.prefetch import ahead
@@ -61,6 +61,8 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
             pulse("start", "making the stages")
             stage = TorchStage(plan, plan.program, worker.rank, device, comm.Comm(plan, worker.rank, pulse))
             stage.stop.listen()
+            if worker.rank == 0:
+                stage.stop.look_into(directory)
             trainer = Trainer(plan, stage, pulse)
             pulse("start", "reading the data")
             part, (train, held_out) = _slice(plan, worker.rank), _samples(plan)
@@ -88,6 +90,8 @@ def run(plan: Plan, worker: env.Worker, prepare: Callable[[], Path], show: Show 
                 results.leave(plan, trainer, metrics, directory, watch)
                 keeper.finished()
                 saver.close()
+                if worker.rank == 0 and stage.totals.stop:
+                    control.answer(directory, can_go_on=stage.step < plan.train.steps)
         finally:
             with pulse.waiting("all ranks to leave", tuple(range(worker.world))):
                 comm.stop()
@@ -148,7 +152,7 @@ def _train(
     batches: Iterator[Batch],
     validation: list[Batch],
 ) -> None:
-    """Steps to the last one, or to the one at whose end a signal stops the job."""
+    """Steps to the last one, or to the one at whose end the job is asked to stop."""
     stage = trainer.stage
     if validation and not metrics.start:
         metrics.evaluation(0, trainer.evaluate(validation))

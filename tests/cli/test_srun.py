@@ -2,16 +2,15 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from headway import env
+from tests.cli.own_slurm import running
 
 JOB = """
 model: {layers: 2, hidden: 32, heads: 2, feed_forward: 64, vocabulary: 256, positions: 64}
@@ -81,81 +80,8 @@ def test_two_tasks_of_a_step_are_the_two_ranks_of_one_run(folder):
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
     """The environment in which srun and sbatch reach a Slurm of one node with four cores, started for these tests."""
-    programs = ("munged", "slurmctld", "slurmd", "srun", "sbatch")
-    found = {name: shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") for name in programs}
-    missing = [name for name, path in found.items() if path is None]
-    if missing or os.geteuid():
-        why = f"there is no {missing[0]}" if missing else "it starts daemons that only root may start"
-        pytest.skip(f"needs Slurm (apt-get install slurm-wlm munge) and root: {why}")
-    folder = tmp_path_factory.mktemp("slurm")
-    config = folder / "slurm.conf"
-    config.write_text(_config(folder))
-    (folder / "munge").mkdir(mode=0o700)
-    (folder / "munge" / "key").write_bytes(os.urandom(64))
-    (folder / "munge" / "key").chmod(0o600)
-    variables = {**os.environ, "SLURM_CONF": str(config)}
-    socket_file = folder / "munge.socket"
-    munge = [f"--{name}={folder / 'munge' / name}" for name in ("pid-file", "log-file", "seed-file")]
-    commands = [
-        ["munged", "--foreground", "--force", f"--key-file={folder}/munge/key", f"--socket={socket_file}", *munge],
-        ["slurmctld", "-D", "-f", str(config)],
-        ["slurmd", "-D", "-f", str(config), "-N", "node1"],
-    ]
-    daemons = []
-    try:
-        for name, *words in commands:
-            with (folder / f"{name}.out").open("wb") as out:
-                daemons.append(subprocess.Popen([found[name], *words], env=variables, stdout=out, stderr=out))
-        _wait_until_it_runs_jobs(variables, folder)
+    with running(tmp_path_factory.mktemp("slurm"), num_nodes=1) as variables:
         yield variables
-    finally:
-        for daemon in reversed(daemons):
-            daemon.terminate()
-            daemon.wait(timeout=30)
-
-
-def _config(folder):
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        ports = one.getsockname()[1], other.getsockname()[1]
-    host = socket.gethostname().partition(".")[0]
-    return f"""
-ClusterName=headway
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SwitchType=switch/none
-MpiDefault=none
-ReturnToService=2
-SlurmdParameters=config_overrides
-NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES State=UP
-"""
-
-
-def _wait_until_it_runs_jobs(variables, folder):
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        words = ["timeout", "5", "srun", "--immediate=1", "true"]
-        if subprocess.run(words, env=variables, capture_output=True, check=False, timeout=20).returncode == 0:
-            return
-        time.sleep(0.3)
-    logs = "\n".join(f"{path.name}: {path.read_text()[-500:]}" for path in sorted(Path(folder).glob("*.out")))
-    pytest.fail(f"Slurm runs no job:\n{logs}")
 
 
 def _run(words, variables, folder):

@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import PlanError
 from headway.launch.launch_plan import Bind, HostLaunch
-from headway.launch.site_containers import apptainer, pyxis
+from headway.launch.site_containers import apptainer, parse_container, pyxis
 
 HOST = HostLaunch(
     "node1",
@@ -49,3 +49,11 @@ def test_what_is_no_image_is_refused(image):
     for make in (lambda: pyxis(image, HOST), lambda: apptainer(image, HOST, "cpu")):
         with pytest.raises(PlanError, match="is no image"):
             make()
+    with pytest.raises(PlanError, match="is no image"):
+        parse_container(f"pyxis:{image}")
+
+
+@pytest.mark.parametrize("text", ["image", "docker:image", ":image", "--x"])
+def test_a_tool_that_is_not_known_is_refused(text):
+    with pytest.raises(PlanError, match="write pyxis:IMAGE or apptainer:IMAGE"):
+        parse_container(text)

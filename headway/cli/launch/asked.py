@@ -10,7 +10,7 @@ from headway.errors import PlanError
 
 if TYPE_CHECKING:
     from headway.launch.environment import Network
-    from headway.launch.launch_plan import Leash, Site
+    from headway.launch.launch_plan import Bind, Leash, Site
     from headway.plan.plan import Plan
 
 Question = Literal["status", "cancel", "logs"]
@@ -36,13 +36,30 @@ class Asked:
     nccl: str | None
     rank_table: Path | None
     image: str | None
+    container: str | None
     mounts: tuple[str, ...]
     without: tuple[str, ...]
     namespace: str | None
     max_restarts: int
     answer_within: float
+    partition: str | None
+    account: str | None
+    qos: str | None
+    time: str | None
+    exclusive: bool
+    kill_on_bad_exit: bool
+    warn: int
+    sbatch: tuple[str, ...]
     dry_run: bool
     as_json: bool
+
+
+def binds(asked: Asked) -> tuple["Bind", ...]:
+    """What containers see of their hosts, as asked for."""
+    from headway.launch.container.wanted import parse_mount
+    from headway.launch.launch_plan import Bind
+
+    return tuple(Bind(each.source, each.target, each.read_only) for each in map(parse_mount, asked.mounts))
 
 
 def network(asked: Asked, plan: "Plan", interface: str | None = None) -> "Network":
@@ -71,10 +88,11 @@ def site(asked: Asked, network: "Network", leash: "Leash" = "stdin", address: st
     from headway.launch import environment
     from headway.launch.launch_plan import Site
 
+    contained = asked.image is not None or asked.container is not None
     return Site(
-        asked.python or ("python3" if asked.image else sys.executable),
+        asked.python or ("python3" if contained else sys.executable),
         str(Path.cwd()) if asked.workdir is None else asked.workdir,
-        environment.variables(network, env.here(), asked.variables, only_named=asked.image is not None),
+        environment.variables(network, env.here(), asked.variables, only_named=contained),
         asked.address or address,
         asked.port,
         asked.max_restarts,

@@ -16,13 +16,11 @@ _TARGETS = {
     "ssh": "headway.cli.launch.foreground",
     "docker": "headway.cli.launch.foreground",
     "kubernetes": "headway.cli.launch.kubernetes",
-}
-_MISSING = {
-    "slurm": "--on slurm is not there yet. Inside a job of Slurm: srun --ntasks N headway train JOB.",
+    "slurm": "headway.cli.launch.slurm",
 }
 _OPTIONS = (
     click.argument("job", type=click.Path(path_type=Path), required=False),
-    click.option("--on", "on", required=True, type=click.Choice([*_TARGETS, *_MISSING]), help="Where."),
+    click.option("--on", "on", required=True, type=click.Choice([*_TARGETS]), help="Where."),
     click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="How many hosts.  [all of the hostfile; 1]"),
     click.option("--hostfile", type=click.Path(path_type=Path), help="A host a line: node1 slots=8."),
     click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job."),
@@ -37,8 +35,9 @@ _OPTIONS = (
     click.option("--nccl", metavar="VERSION", help="Version of NCCL on the hosts, like 2.30.5."),
     click.option("--rank-table", type=click.Path(path_type=Path), help="Write Ascend's hccl.json to this file."),
     click.option("--image", metavar="IMAGE", help="Container image.  [docker, kubernetes]"),
+    click.option("--container", metavar="TOOL:IMAGE", help="pyxis:IMAGE or apptainer:IMAGE, as the site has.  [slurm]"),
     click.option(
-        "--mount", "mounts", multiple=True, metavar="SOURCE:PATH[:ro]", help="A path (docker) or claim, and where."
+        "--mount", "mounts", multiple=True, metavar="SOURCE:PATH[:ro]", help="A path (or a claim), and where."
     ),
     click.option("--without", multiple=True, metavar="PART", help="Leave a part of the hosts' profile out.  [docker]"),
     click.option("--namespace", metavar="NAME", help="Namespace.  [kubernetes]"),
@@ -46,6 +45,16 @@ _OPTIONS = (
         "--max-restarts", type=click.IntRange(min=0), default=0, metavar="N", help="On one host: start again."
     ),
     click.option("--answer-within", type=float, default=60.0, metavar="SECONDS", help="For each host to start.  [60]"),
+    click.option("--partition", metavar="NAME", help="Slurm's partition."),
+    click.option("--account", metavar="NAME", help="The account that Slurm charges."),
+    click.option("--qos", metavar="NAME", help="Slurm's quality of service."),
+    click.option("--time", metavar="TIME", help="Slurm's limit of time: minutes, or 12:00:00, or 2-00:00:00."),
+    click.option("--exclusive", is_flag=True, help="Nodes that Slurm gives to nobody else meanwhile."),
+    click.option("--kill-on-bad-exit/--no-kill-on-bad-exit", default=True, help="A node that fails ends all.  [on]"),
+    click.option(
+        "--warn", type=int, default=300, metavar="SECONDS", help="Before Slurm's limit: stop, and requeue.  [300]"
+    ),
+    click.option("--sbatch", multiple=True, metavar="NAME=VALUE", help="Another option of sbatch; may repeat."),
     click.option("--status", metavar="NAME", help="Say how a job does, in place of launching one."),
     click.option("--cancel", metavar="NAME", help="End a job."),
     click.option("--logs", metavar="NAME", help="Print what a job says."),
@@ -73,8 +82,6 @@ def launch(*, status: str | None, cancel: str | None, logs: str | None, **given:
     Hosts share a file system with the run's directory. One that fails ends the job on all of them.
     """
     asked = Asked(**cast(dict[str, Any], given))
-    if asked.on in _MISSING:
-        raise PlanError(_MISSING[asked.on])
     target = importlib.import_module(_TARGETS[asked.on])
     questions = {"status": status, "cancel": cancel, "logs": logs}
     wanted = [(question, name) for question, name in questions.items() if name is not None]
@@ -87,6 +94,8 @@ def launch(*, status: str | None, cancel: str | None, logs: str | None, **given:
                 f"run directory has metrics.jsonl and log/."
             )
         target.ask(*wanted[0], asked)
+    elif asked.container and asked.on != "slurm":
+        raise PlanError(f"--container is for --on slurm, not for {asked.on}. Others take --image, if any.")
     elif asked.job is None:
         raise PlanError("JOB is missing: headway launch JOB --on TARGET.")
     else:

@@ -12,7 +12,7 @@ import click
 
 from headway import env
 from headway.cli import train
-from headway.cli.launch.asked import Asked, network, site
+from headway.cli.launch.asked import Asked, binds, network, site
 from headway.errors import JobError, PlanError, writing
 from headway.units import Seconds
 
@@ -133,12 +133,9 @@ def _launch_plan(asked: Asked, plan: "Plan", hosts: tuple["Host", ...], run: Pat
     made = launch_plan(plan, run, hosts, site(asked, over, address=env.LOOPBACK if here else None))
     if asked.on != "docker":
         return made
-    from headway.launch.container.wanted import parse_mount
     from headway.launch.docker import with_mounts
-    from headway.launch.launch_plan import Bind
 
-    mounts = map(parse_mount, asked.mounts)
-    return with_mounts(made, tuple(Bind(each.source, each.target, each.read_only) for each in mounts))
+    return with_mounts(made, binds(asked))
 
 
 def _image(asked: Asked, plan: "Plan") -> "Image":
