@@ -148,9 +148,10 @@ def processor_flags() -> frozenset[str]:
 def for_workers() -> dict[str, str]:
     """The environment of worker processes: this one's, with one compute thread per process.
 
-    Without OMP_NUM_THREADS=1 every rank starts as many threads as there are cores, and they fight for them.
+    Without OMP_NUM_THREADS=1 every rank starts as many threads as there are cores, and they fight for them. The place
+    that torchrun's variables give this process (in a pod of Kubernetes) is not that of its own workers.
     """
-    return {"OMP_NUM_THREADS": "1", **os.environ}
+    return {"OMP_NUM_THREADS": "1", **{name: each for name, each in os.environ.items() if not name.startswith("PET_")}}
 
 
 def for_docker(variables: Mapping[str, str] = os.environ) -> dict[str, str]:

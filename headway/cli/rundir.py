@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headway.plan.plan import Plan
 
 _RESULTS = ("summary.json", "model.safetensors")  # what a run leaves at its end
+_BEGUN = frozenset({"job.yaml", "plan.json", "predicted.trace.json.gz", "log"})  # and what it has before its first step
 
 
 def make(plan: "Plan", *, again: bool = False) -> Path:
@@ -92,8 +93,11 @@ def _may_have(plan: "Plan", directory: Path, *, goes_on: bool) -> bool:
     """Whether a directory that is there already may be the job's: there is nothing in it, or a run of its own."""
     from headway import checkpoints
 
-    if directory.is_dir() and all(path.name == checkpoints.LOCK for path in directory.iterdir()):
-        return True
+    if directory.is_dir():
+        found = {path.name for path in directory.iterdir()} - {checkpoints.LOCK}
+        # a start that came to nothing (no host answered) stands in nobody's way; only a start writes that trace
+        if not found or (found <= _BEGUN and "predicted.trace.json.gz" in found):
+            return True
     return (directory / "plan.json").is_file() and (goes_on or _ended_early(plan, directory))
 
 

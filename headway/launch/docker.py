@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shlex
+import zlib
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -10,10 +11,10 @@ from headway.launch import ssh
 from headway.launch.container import docker_line
 from headway.launch.container.build import build
 from headway.launch.container.probe import look
-from headway.launch.container.profiles import PROFILES
+from headway.launch.container.profiles import PROFILES, Kind
 from headway.launch.container.spec import ContainerSpec, Mount
 from headway.launch.container.wanted import Wanted
-from headway.launch.environment import MASK, is_secret, masked
+from headway.launch.environment import is_secret, masked
 from headway.launch.hosts import Command
 from headway.launch.launch_plan import Bind, HostLaunch, LaunchPlan
 
@@ -49,12 +50,13 @@ def with_mounts(launch: LaunchPlan, mounts: tuple[Bind, ...]) -> LaunchPlan:
 
 
 def container_name(run: str, node_rank: int) -> str:
-    """A container's name: the run's, so that two runs on one host do not meet.
+    """A container's name: the run's, with its path's checksum, since the one of another run would be ended with it.
 
     >>> container_name("/work/runs/gpt tiny-1", 0)
-    'headway-gpt-tiny-1-0'
+    'headway-gpt-tiny-1-ac7adfa9-0'
     """
-    return f"headway-{re.sub(r'[^A-Za-z0-9_.-]+', '-', PurePosixPath(run).name)}-{node_rank}"
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", PurePosixPath(run).name)
+    return f"headway-{name}-{zlib.crc32(run.encode()):08x}-{node_rank}"
 
 
 def command(launch: LaunchPlan, host: HostLaunch, image: Image) -> Command:
@@ -68,15 +70,13 @@ def command(launch: LaunchPlan, host: HostLaunch, image: Image) -> Command:
 
 def shown(launch: LaunchPlan, host: HostLaunch, image: Image) -> str:
     """The whole command as a line to read or copy, with secrets masked."""
-    hidden = [(name, value) for name, value in masked(host.environment) if not is_secret(name)]
-    secret = [(name, MASK) for name, _ in host.environment if is_secret(name)]
-    part = _part(launch, dataclasses.replace(host, environment=(*hidden, *secret)), image)
+    part = _part(launch, dataclasses.replace(host, environment=masked(host.environment)), image)
     return shlex.join(part.arguments) if image.probed else ssh.shown(part)
 
 
 def _part(launch: LaunchPlan, host: HostLaunch, image: Image) -> HostLaunch:
     """The host's part as a run of docker, with secrets alone left in its environment."""
-    secrets = tuple((name, value) for name, value in host.environment if is_secret(name))
+    secrets = tuple((name, value) for name, value in host.environment if is_secret(name, value))
     # `docker run` makes a container that is looked after by hand, -d; this one is at the launcher's end of stdin
     _, _, _, *rest = docker_line.words(_spec(launch, host, image))
     named = (f"--env={name}" for name, _ in secrets)  # docker takes the value from its own environment
@@ -93,10 +93,14 @@ def _spec(launch: LaunchPlan, host: HostLaunch, image: Image) -> ContainerSpec:
         ids=host.devices or None,
         mounts=tuple(Mount(each.source, each.target, each.read_only) for each in host.mounts),
         workdir=host.directory,
-        environment=tuple((name, value) for name, value in host.environment if not is_secret(name)),
+        environment=tuple((name, value) for name, value in host.environment if not is_secret(name, value)),
         without=image.without,
     )
-    return build(wanted, look(PROFILES[wanted.profile], wanted) if image.probed else None).spec
+    if not image.probed:
+        return build(wanted, None).spec
+    here = look(PROFILES[wanted.profile], wanted)
+    # before its start a run has no directory yet
+    return build(wanted, dataclasses.replace(here, places={launch.run: Kind.DIRECTORY, **here.places})).spec
 
 
 def _is_in(path: str, folder: str) -> bool:

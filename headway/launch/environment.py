@@ -32,9 +32,12 @@ PASSED_PREFIXES = (
 _OWN = re.compile(r"CUDA_VISIBLE_DEVICES|ASCEND_(RT_)?VISIBLE_DEVICES|HCCL_IF_IP|(NCCL|CUDA|ASCEND)_\w*(FILE|HOSTID)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}")
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+_SECRET = re.compile(
+    r"TOKEN(?!IZ)|KEY|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE
+)
+_PUBLIC = frozenset({"NCCL_IB_PKEY"})  # the number of an InfiniBand partition
+UNSPOKEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and bytes that are no UTF-8
+_USERINFO = re.compile(r"(?<=://)\S+(?=@)")  # up to the last @: passwords may hold one, and a /
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def variables(
     machine's paths mean nothing. Raises PlanError for values that no line can hold.
     """
     allowed = {} if only_named else here
-    passed = {name: value for name, value in allowed.items() if _is_passed(name) and not _CONTROL.search(value)}
+    passed = {name: value for name, value in allowed.items() if _is_passed(name, value) and not UNSPOKEN.search(value)}
     chosen = {}
     for word in named:
         name, equals, value = word.partition("=")
@@ -105,13 +108,13 @@ def variables(
     return tuple(sorted({**dict(derived(network)), **passed, **chosen}.items()))
 
 
-def is_secret(name: str) -> bool:
-    """Whether a variable's name says that its value is nobody else's business.
+def is_secret(name: str, value: str = "") -> bool:
+    """Whether a variable is nobody else's business: by its name, or because its value is an address with a password.
 
-    >>> is_secret("HF_TOKEN"), is_secret("AWS_SECRET_ACCESS_KEY"), is_secret("OMP_NUM_THREADS")
+    >>> is_secret("HF_TOKEN"), is_secret("http_proxy", "http://me:hush@proxy"), is_secret("TOKENIZERS_PARALLELISM")
     (True, True, False)
     """
-    return bool(_SECRET.search(name))
+    return bool(_SECRET.search(name) and name not in _PUBLIC) or bool(_USERINFO.search(value))
 
 
 def masked(found: Variables) -> Variables:
@@ -123,13 +126,15 @@ def check_variable(name: str, value: str) -> None:
     """Raise PlanError for a name that no shell takes, or a value that no line holds. The value is not repeated."""
     if not _NAME.fullmatch(name):
         raise PlanError(f"{name!r} is no name of a variable. Names have letters, digits and underscores.")
-    if _CONTROL.search(value):
-        raise PlanError(f"the value of {name} has control characters, which cannot be passed on. Put it into a file.")
+    if UNSPOKEN.search(value):
+        raise PlanError(
+            f"the value of {name} has control characters or is no UTF-8, which cannot be passed on. Put it into a file."
+        )
 
 
-def _is_passed(name: str) -> bool:
+def _is_passed(name: str, value: str) -> bool:
     wanted = name in PASSED or (name.startswith(PASSED_PREFIXES) and not _OWN.fullmatch(name))
-    return wanted and bool(_NAME.fullmatch(name)) and not is_secret(name)
+    return wanted and bool(_NAME.fullmatch(name)) and not is_secret(name, value)
 
 
 def _rails(network: Network) -> dict[str, str]:

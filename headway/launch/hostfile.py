@@ -12,7 +12,7 @@ _SLOTS = re.compile(r"slots=(\d{1,6})")
 def read(path: Path) -> tuple[Host, ...]:
     """The hosts of a file, in its order; PlanError for what is none, with the line's number."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise PlanError(f"the hostfile {path} cannot be read ({why}). Name a file with a host a line.") from None
@@ -31,9 +31,9 @@ def parse(text: str, name: str = "hostfile") -> tuple[Host, ...]:
         if not said:
             continue
         host = _host(said, f"{name}, line {number}")
-        if host.name in hosts:
-            raise PlanError(f"{name}, line {number}: {host.name} is there twice. Name it once, with all its slots.")
-        hosts[host.name] = host
+        if host.address in hosts:
+            raise PlanError(f"{name}, line {number}: {host.address} is there twice. Name it once, with all its slots.")
+        hosts[host.address] = host
     if not hosts:
         raise PlanError(f"{name} names no hosts. Write one a line: node1 slots=8.")
     return tuple(hosts.values())

@@ -1,31 +1,39 @@
 """A job on several hosts: their agents as subprocesses of this one, started together and ended when one fails."""
 
 import contextlib
+import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from headway import env
 from headway.errors import HeadwayError, JobError, PlanError
 from headway.launch import local
 from headway.launch.environment import Variables
+from headway.launch.remedies import NOT_THERE, remedy
 from headway.units import Seconds
 
 Show = Callable[[str, str], None]  # is told each line that a host says
 
-ANSWER = re.compile(rb"headway: agent (\d+) on (.*)")  # the agent's first line (train/agent.py)
-NOT_THERE = 255  # ssh's own exit status; a command's own is passed on
+# the agent's first line (train/agent.py); what a login script says may lack its own end of line
+ANSWER = re.compile(rb"(.*)headway: agent (\d+) on ")
 PEERS = Seconds(15.0)  # that hosts have, once one has failed, to find that out by themselves and say where they were
 ENDED_WITHIN = Seconds(25.0)  # after their stdin is closed: 8 s for their step, 8 s more for what SIGTERM does not end
 KILLED_WITHIN = Seconds(15.0)
 TAIL = 6  # last lines of a host that an error repeats
+LONGEST = 4096  # bytes: what is said without an end of line is taken in pieces
+AT_ONCE = 64  # hosts that are killed side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +57,24 @@ class _Host:
 
     def __init__(self, command: Command, log: Path, show: Show) -> None:
         self.command, self.agent, self.tail = command, 0, deque[str](maxlen=TAIL)
-        variables = {**env.here(), **dict(command.environment)}
+        variables = {**env.for_workers(), **dict(command.environment)}
         try:
-            self.process = subprocess.Popen(
-                command.words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=variables,
-                cwd=command.directory,
-                start_new_session=True,
-            )
+            with contextlib.ExitStack() as opened:
+                file = opened.enter_context(log.open("ab"))
+                self.process = subprocess.Popen(
+                    command.words,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=variables,
+                    cwd=command.directory,
+                    start_new_session=True,
+                )
+                opened.pop_all()  # the reader closes it
         except OSError as error:
-            raise PlanError(f"{command.words[0]} cannot be started here ({error.strerror}). Install it.") from None
+            raise _not_started(command, error) from None
         self.say(command.first)
-        self.reader = threading.Thread(target=self._read, args=(log, show), daemon=True)
+        self.reader = threading.Thread(target=self._read, args=(file, show), daemon=True)
         self.reader.start()
 
     @property
@@ -94,19 +105,24 @@ class _Host:
         said = [line for line in self.tail if not line.startswith("Run 'docker ")]
         return said[-1] if said else "it said nothing"
 
-    def _read(self, log: Path, show: Show) -> None:
+    def _read(self, log: BinaryIO, show: Show) -> None:
+        """To the end, whatever becomes of what is read: a host that nobody reads stands still when the pipe is full."""
         assert self.process.stdout is not None
-        with self.process.stdout as output, log.open("ab") as file:
-            for line in output:
-                if not self.agent and (answer := ANSWER.match(line)):
-                    self.agent = int(answer[1])
-                    continue
-                file.write(line)
-                file.flush()
+        with self.process.stdout as output:
+            for said in iter(partial(output.readline, LONGEST), b""):
+                line = said
+                if not self.agent and (answer := ANSWER.match(said)):
+                    self.agent, line = int(answer[2]), answer[1]
+                with contextlib.suppress(OSError):  # a full disk
+                    log.write(line)
+                    log.flush()
                 text = "".join(sign if sign.isprintable() else " " for sign in line.decode(errors="replace")).strip()
                 if text:
                     self.tail.append(text)
-                    show(self.name, text)
+                    with contextlib.suppress(OSError):  # nobody reads there any more
+                        show(self.name, text)
+        with contextlib.suppress(OSError):
+            log.close()
 
 
 class Hosts:
@@ -118,7 +134,7 @@ class Hosts:
         self._first: _Host | None = None  # to end with a status that is not 0
         self._doubts: list[str] = []
         self._over = threading.Event()
-        self._told = False
+        self._told = self._ending = False
         self._guard = threading.Thread(target=self._watch, daemon=True)
 
     @property
@@ -168,15 +184,17 @@ class Hosts:
 
     def end(self) -> None:
         """End the job now, on every host: nobody gets to the end of a step."""
-        self._told = True
+        self._told = self._ending = True
         local.start_no_more(self.log)
         for host in self._hosts:
             host.say(b"kill\n")
             host.let_go()
         self._wait(ENDED_WITHIN)
+        deaf = [host for host in self._hosts if host.status is None]
+        if deaf:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(self._kill, deaf))
         for host in self._hosts:
-            if host.status is None:
-                self._kill(host)
             host.reader.join(timeout=1.0)
         self._over.set()
 
@@ -192,6 +210,8 @@ class Hosts:
                 f"run.directory, or with --resume, it goes on from its last checkpoint.{doubts}"
             )
         found = local.failure(self)
+        if first and not any(self.log.glob("rank-*")) and not any(self.log.glob("failures*.json")):
+            found = JobError(f"host {first.name} ended with status {first.status} before its workers: {first.last()}")
         return type(found)(f"{found}{doubts}") if doubts else found
 
     def _watch(self) -> None:
@@ -202,7 +222,7 @@ class Hosts:
             if failed_at is None:
                 self._first = next((host for host in self._hosts if host.status), None)
                 failed_at = time.monotonic() if self._first else None
-            elif time.monotonic() - failed_at > PEERS and not self._told:
+            elif time.monotonic() - failed_at > PEERS and not self._ending and not self._saving():
                 self.end()
                 return
         self._first = self._first or next((host for host in self._hosts if host.status), None)
@@ -210,6 +230,10 @@ class Hosts:
             host.let_go()
             host.reader.join(timeout=1.0)
         self._over.set()
+
+    def _saving(self) -> bool:
+        """Whether workers that are told to stop have something to save; before their first step they have nothing."""
+        return self._told and not local.at_start(self.log)
 
     def _wait(self, seconds: Seconds) -> None:
         until = time.monotonic() + seconds
@@ -231,6 +255,16 @@ class Hosts:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(host.process.pid, signal.SIGKILL)
         host.process.wait()
+
+
+def check(command: Command) -> None:
+    """Raise PlanError if this machine lacks the directory or the program of a command."""
+    directory, program = Path(command.directory or "."), command.words[0]
+    if not directory.is_dir():
+        raise PlanError(f"there is no directory {directory} here. Make it, or name another with --workdir.")
+    where = directory / program if os.sep in program else program
+    if not shutil.which(where):
+        raise _not_started(command, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
 def start(commands: Sequence[Command], directory: Path, num_ranks: int, show: Show, answer_within: Seconds) -> Hosts:
@@ -255,17 +289,16 @@ def start(commands: Sequence[Command], directory: Path, num_ranks: int, show: Sh
     return job
 
 
+def _not_started(command: Command, error: OSError) -> PlanError:
+    remedy = "Install it"
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        remedy = "Raise the limit on open files (ulimit -n): each host takes 3"
+    return PlanError(f"{command.words[0]} cannot be started here ({error.strerror}). {remedy}.")
+
+
 def _why_missing(host: _Host, within: Seconds) -> str:
     if host.status is None:
         return f"no answer for {within:g} s"
     if host.status == NOT_THERE:
-        return f"ssh ended with status {NOT_THERE}: {host.last()}{_remedy(host.last())}"
-    return f"ended with status {host.status}: {host.last()}"
-
-
-def _remedy(said: str) -> str:
-    if "ost key verification failed" in said:
-        return " (log in once by hand and accept the host's key, or put it into known_hosts)"
-    if "ermission denied" in said:
-        return " (log in must work without a password: ssh-copy-id, or an agent with the key)"
-    return ""
+        return f"ssh ended with status {NOT_THERE}: {host.last()}{remedy(NOT_THERE, host.last())}"
+    return f"ended with status {host.status}: {host.last()}{remedy(host.status, host.last())}"

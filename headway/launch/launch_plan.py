@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from headway import env
 from headway.errors import PlanError
-from headway.launch.environment import Variables, check_variable, masked
+from headway.launch.environment import UNSPOKEN, Variables, check_variable, masked
 from headway.launch.local import agent
 from headway.plan.plan import Plan, digest
 
@@ -21,7 +21,6 @@ _IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9_.-]+)?"
 _ADDRESS = re.compile(rf"{_NAME}|{_IPV6}")
 _HOST = re.compile(rf"{_USER}(?:{_NAME}|{_IPV6})")
 Leash = Literal["stdin", "parent"]
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +131,8 @@ class Site:
             check_path(path)
         if "=" in self.python:  # `env`, which runs it, would take it for a variable
             raise PlanError(f"the path {self.python} has a '=', which cannot be passed on. Make a link to it.")
+        if not self.directory.startswith("/"):
+            raise PlanError(f"--workdir {self.directory} is not the same place on every host. Write it from / on.")
         if self.address is not None and not _ADDRESS.fullmatch(self.address):
             raise PlanError(f"'{self.address}' is no address. Give a name or an IP address of the first host.")
         if self.port is not None and not 1 <= self.port <= 65535:
@@ -141,7 +142,7 @@ class Site:
 def launch_plan(plan: Plan, run: PurePath, hosts: Sequence[Host], site: Site) -> LaunchPlan:
     """The launch of `plan`, whose file is in the directory `run`, on `hosts` in this order.
 
-    Raises PlanError if the ranks do not divide over the hosts, a host has too few slots or is named twice.
+    Raises PlanError if the ranks do not divide over the hosts, a host has too few slots or is there twice (any user).
     """
     check_path(str(run))
     each = _ranks_per_host(plan, hosts)
@@ -206,8 +207,8 @@ def check_host(name: str) -> None:
 
 def check_path(path: str) -> None:
     """Raise PlanError for a path that no line holds, or that a program would take for an option."""
-    if not path or path.startswith("-") or _CONTROL.search(path):
-        raise PlanError(f"the path {path!r} cannot be passed to hosts. Use one without control characters, like /work.")
+    if not path or path.startswith("-") or UNSPOKEN.search(path):
+        raise PlanError(f"the path {path!r} cannot be passed to hosts. Use one of plain UTF-8, like /work.")
 
 
 def dumps(launch: LaunchPlan) -> str:
@@ -259,7 +260,7 @@ def _ranks_per_host(plan: Plan, hosts: Sequence[Host]) -> int:
                 f"host {host.name} has slots={host.slots}, but gets {each} of the {world} ranks. "
                 f"Use more hosts, or give it slots={each}."
             )
-    twice = {a.name for a, b in itertools.combinations(hosts, 2) if a.name == b.name}
+    twice = {a.address for a, b in itertools.combinations(hosts, 2) if a.address == b.address}
     if twice and {host.name for host in hosts} != {"localhost"}:
-        raise PlanError(f"host {sorted(twice)[0]} is named twice. Name it once, with all its slots.")
+        raise PlanError(f"host {min(twice)} is named twice. Name it once, with all its slots.")
     return each

@@ -16,6 +16,7 @@ from headway import env
 from headway.errors import HeadwayError, JobError, PlanError
 
 TOLD_TO_STOP = "told-to-stop"  # in the run's log/: the agent starts no attempt any more
+START = "start"  # where a rank is before its first step
 AGENT_GRACE = 30  # seconds that SIGTERM to the agent leaves workers for the end of their step; torchrun's default
 
 
@@ -163,6 +164,11 @@ def num_restarts(log: Path) -> int:
     return sum(path.suffix == "" for path in log.glob("attempt-*"))
 
 
+def at_start(log: Path) -> bool:
+    """Whether the job's workers are still about to join each other, which they all do before any begins a step."""
+    return (_text(log / "rank-0.at") or START).startswith(START)
+
+
 def clear(directory: Path) -> None:
     """Take away what an earlier start of the run has left and what a new one would be mistaken for."""
     log = directory / "log"
@@ -199,7 +205,7 @@ def _first_to_fail(job: Left, log: Path) -> HeadwayError:
     lost = [rank for rank, report in reports.items() if report and report["lost_peer"]]
     if vanished:
         rank = min(vanished, key=lambda r: exits[str(r)]["exitcode"] == -signal.SIGTERM)
-        at = _text(log / f"rank-{rank}.at") or "start"
+        at = _text(log / f"rank-{rank}.at") or START
         return JobError(f"rank {rank} {_ended(exits[str(rank)]['exitcode'])} at {at}. {_logs(job.log, rank)}")
     if failed:
         report = reports[failed[0]]

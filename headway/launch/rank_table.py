@@ -26,6 +26,11 @@ def device_addresses(text: str, host: str) -> dict[int, str]:
     return found
 
 
+def unreadable(host: str, why: str) -> str:
+    """What is said of a host whose list cannot be read."""
+    return f"{WHERE} of {host} cannot be read ({why}). Leave --rank-table out, or set the devices' addresses there."
+
+
 def rank_table(launch: LaunchPlan, devices: Mapping[str, Mapping[int, str]]) -> str:
     """The table's text. `devices`: host → device → IP address.
 

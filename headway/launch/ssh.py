@@ -20,7 +20,7 @@ OPTIONS = (
 
 def command(host: HostLaunch) -> Command:
     """What this machine runs to start the host's agent there. Secrets go through stdin, where no `ps` shows them."""
-    secrets = [value for name, value in host.environment if is_secret(name)]
+    secrets = [value for name, value in host.environment if is_secret(name, value)]
     first = "".join(f"{value}\n" for value in secrets)
     return Command(host.name, words(host), first=first.encode(), kill=partial(kill, host.name))
 
@@ -32,7 +32,8 @@ def words(host: HostLaunch) -> tuple[str, ...]:
 
 def kill(host: str, agent: int) -> tuple[str, ...]:
     """The words that end an agent's process group on a host, as its workers do without it; none if it is not known."""
-    return () if not agent else remote(host, f"kill -s KILL -- -{agent} {agent}")
+    # -1 is every process of the user
+    return () if agent < 2 else remote(host, f"kill -s KILL -- -{agent} {agent}")
 
 
 def script(host: HostLaunch) -> str:
@@ -42,8 +43,8 @@ def script(host: HostLaunch) -> str:
 
 def inner(host: HostLaunch) -> str:
     """The line for sh: read the secrets, go to the directory, become the agent."""
-    read = [f"IFS= read -r {name} && export {name}" for name, _ in host.environment if is_secret(name)]
-    given = [f"{name}={value}" for name, value in host.environment if not is_secret(name)]
+    read = [f"IFS= read -r {name} && export {name}" for name, value in host.environment if is_secret(name, value)]
+    given = [f"{name}={value}" for name, value in host.environment if not is_secret(name, value)]
     return " && ".join(
         [*read, f"cd -- {shlex.quote(host.directory)}", f"exec {shlex.join(['env', *given, *host.arguments])}"]
     )
@@ -53,7 +54,7 @@ def shown(host: HostLaunch) -> str:
     """The whole command as a line to read or copy, and what stdin gets, with secrets masked."""
     public = HostLaunch(host.name, host.node_rank, host.ranks, host.arguments, masked(host.environment), host.directory)
     line = shlex.join(words(public))
-    secrets = "".join(f"  # stdin: {name}={MASK}" for name, _ in host.environment if is_secret(name))
+    secrets = "".join(f"  # stdin: {name}={MASK}" for name, value in host.environment if is_secret(name, value))
     return line + secrets
 
 

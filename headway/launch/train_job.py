@@ -16,7 +16,15 @@ MANAGER = "headway.dev/launch"  # who owns the patch of the runtime
 NODE = "node"  # what torch-distributed calls its replicated job and its container
 LONGEST_NAME = 40  # Kubernetes' 63, less what JobSet adds for a pod: -node-0-0-xxxxx
 RESOURCES = {"cuda": "nvidia.com/gpu", "npu": "huawei.com/Ascend910"}
-_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+SHARED_MEMORY = "/dev/shm"
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # RFC 1123
+# what Kubernetes takes for the name of each kind of thing
+_NAMES = {
+    "TrainJob": (rf"(?=[a-z]){_LABEL}", "at most 63 small letters, digits and hyphens, a letter first"),
+    "namespace": (_LABEL, "at most 63 small letters, digits and hyphens, no hyphen first or last"),
+    "claim": (rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", "small letters, digits, hyphens and dots"),
+    "Secret": (rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", "small letters, digits, hyphens and dots"),
+}
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 _SECRET_OF = re.compile(r"secret:([^/]+)/(.+)")
 
@@ -30,7 +38,7 @@ class Claim:
     read_only: bool = False
 
     def __post_init__(self) -> None:
-        check_label(self.name, "a claim")
+        check_name(self.name, "claim")
         check_path(self.path)
         if not self.path.startswith("/"):
             raise PlanError(f"the mount path {self.path} is not absolute. Write the whole path, from / on.")
@@ -57,9 +65,9 @@ class TrainJob:
     runtime: str = "torch-distributed"
 
     def __post_init__(self) -> None:
-        check_label(self.name, "a TrainJob")
+        check_name(self.name, "TrainJob")
         if self.namespace is not None:
-            check_label(self.namespace, "a namespace")
+            check_name(self.namespace, "namespace")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]*", self.image):
             raise PlanError(f"{self.image!r} is no name of an image. Write it like name:tag or registry/name:tag.")
         if not self.claims:
@@ -67,13 +75,19 @@ class TrainJob:
                 "pods share nothing by themselves, and all must see the job, its data and the run's directory. Mount "
                 "a claim: --mount CLAIM:/work --workdir /work."
             )
+        places = [claim.path.rstrip("/") for claim in self.claims]
+        twice = next((place for place in (*places, SHARED_MEMORY) if [*places, SHARED_MEMORY].count(place) > 1), None)
+        if twice is not None:
+            used = " (it is memory, for NCCL and data workers)" if twice == SHARED_MEMORY else ""
+            raise PlanError(f"two things would be mounted at {twice}{used}. Give each --mount a place of its own.")
         check_path(self.workdir)
         for name, value in self.environment:
-            if is_secret(name) and not _SECRET_OF.fullmatch(value):
+            if is_secret(name, value) and not _SECRET_OF.fullmatch(value):
                 raise PlanError(
                     f"{name} looks like a secret, and a manifest is no place for one. Keep it in a Secret, and name "
                     f"that: --env {name}=secret:NAME/KEY."
                 )
+            _variable(name, value)
 
 
 def train_job_name(job: str, digest: str) -> str:
@@ -136,13 +150,11 @@ def dumps(job: TrainJob) -> str:
     return yaml.safe_dump(manifest(job), sort_keys=False, width=1000)
 
 
-def check_label(name: str, what: str) -> None:
+def check_name(name: str, what: Literal["TrainJob", "namespace", "claim", "Secret"]) -> None:
     """Raise PlanError for what Kubernetes does not take for a name; no program takes the rest for an option."""
-    if not _LABEL.fullmatch(name):
-        raise PlanError(
-            f"{name!r} is no name of {what}. Kubernetes wants at most 63 small letters, digits and hyphens, a letter "
-            f"first."
-        )
+    pattern, wanted = _NAMES[what]
+    if not re.fullmatch(pattern, name):
+        raise PlanError(f"{name!r} is no name of a {what}. Kubernetes wants {wanted}.")
 
 
 def _pod(job: TrainJob) -> dict[str, Any]:
@@ -157,7 +169,7 @@ def _pod(job: TrainJob) -> dict[str, Any]:
     ]
     # a pod has 64 MiB there by itself, too little for NCCL and for data workers
     volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory"}})
-    mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
+    mounts.append({"name": "shared-memory", "mountPath": SHARED_MEMORY})
     return {"volumes": volumes, "containers": [{"name": NODE, "volumeMounts": mounts}]}
 
 
@@ -171,7 +183,7 @@ def _variable(name: str, value: str) -> dict[str, Any]:
     match = _SECRET_OF.fullmatch(value)
     if not match:
         return {"name": name, "value": value}
-    check_label(match[1], "a Secret")
+    check_name(match[1], "Secret")
     if not _KEY.fullmatch(match[2]):
         raise PlanError(f"--env {name}: '{match[2]}' is no key of a Secret. Keys have letters, digits, - _ and dots.")
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": match[1], "key": match[2]}}}

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import zlib
 from pathlib import Path
 
 from headway import env
@@ -41,6 +42,7 @@ def main(directory: Path, num_ranks: int, max_restarts: int) -> int:
 
 def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
     """All ranks once, from their start to their end."""
+    from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -51,7 +53,7 @@ def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
         min_nodes=node.num_nodes,
         max_nodes=node.num_nodes,
         nproc_per_node=num_ranks,
-        run_id="headway",
+        run_id=run_id(directory),
         # the static rendezvous is quiet at shutdown, where c10d's prints a traceback of a job that passed
         rdzv_backend="static",
         rdzv_endpoint=f"{env.LOOPBACK}:{_free_port()}" if alone else _endpoint(node),
@@ -73,7 +75,19 @@ def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
         return 1
     except SignalException as error:
         return 128 + int(error.sigval)
+    except DistError as error:  # another program has come to the port since this host has looked, or a host is away
+        said = str(error).splitlines()[0]
+        sys.stderr.write(
+            f"the hosts do not meet at {node.address}:{node.port} ({said}). Give a --port that is free on the first "
+            f"host, and an --address of it that all others reach.\n"
+        )
+        return 1
     return 0
+
+
+def run_id(directory: Path) -> str:
+    """What the hosts of a run know each other by: those of another run at the same port are not taken for its own."""
+    return f"headway-{zlib.crc32(str(directory).encode()):08x}"
 
 
 def may_help(logs: Path) -> bool:

@@ -149,7 +149,7 @@ def test_at_a_terminal_the_line_asks_for_one():
             "--shm-size 1.00 GiB does nothing with --ipc host",
         ),
         (f"command {ASCEND} --devices 0 --shm-size lots", "'lots' is not a number of bytes"),
-        (f"command {ASCEND} --devices 0 --mount /:/host", "add --allow-dangerous-mounts"),
+        (f"command {ASCEND} --devices 0 --mount /:/host", "headway container has --allow-dangerous-mounts"),
         (f"command {ASCEND} --devices 0 --mount .:/work", "is '.', which is not absolute"),
         (f"command {ASCEND} --devices 0 --without drivr", "Did you mean 'driver'?"),
         (f"command {ASCEND} --devices 0 --env ASCEND_VISIBLE_DEVICES=0", "ASCEND_VISIBLE_DEVICES is for"),

@@ -139,6 +139,26 @@ def test_a_directory_that_holds_a_lock_alone_is_empty(tmp_path, plan):
     assert rundir.make(plan) == tmp_path / "run"
 
 
+def test_a_start_that_came_to_nothing_is_followed_by_another(tmp_path, plan):
+    never_saves = replace(plan, checkpoint=replace(plan.checkpoint, directory=None))
+    run = rundir.make(never_saves)
+    (run / "log").mkdir()
+    for name in ("job.yaml", "plan.json", "predicted.trace.json.gz", "log/host-0.log"):
+        (run / name).touch()
+    assert rundir.make(never_saves) == run
+    (run / "metrics.jsonl").touch()
+    with pytest.raises(PlanError, match="holds files already"):
+        rundir.make(never_saves)
+
+
+def test_a_folder_with_a_job_and_a_plan_of_its_users_own_is_left_alone(tmp_path, plan):
+    (tmp_path / "run").mkdir()
+    for name in ("job.yaml", "plan.json"):
+        (tmp_path / "run" / name).touch()
+    with pytest.raises(PlanError, match="holds files already"):
+        rundir.make(replace(plan, checkpoint=replace(plan.checkpoint, directory=None)))
+
+
 def test_a_look_says_what_making_would_refuse_and_makes_nothing(tmp_path, plan):
     rundir.look(plan)
     assert list(tmp_path.iterdir()) == []

@@ -87,6 +87,7 @@ def test_the_users_own_setting_comes_before_what_is_derived():
         ("ABSENT", "--env ABSENT: it is not set here"),
         ("A B=c", "is no name of a variable"),
         ("-x=c", "is no name of a variable"),
+        ("A=two\udcff", "the value of A has control characters or is no UTF-8"),
         ("A=two\nlines", "the value of A has control characters"),
         ("TORCH_ODD", "the value of TORCH_ODD has control characters"),
     ],
@@ -99,15 +100,37 @@ def test_variables_that_cannot_be_passed_on_are_refused(word, said):
 
 @pytest.mark.parametrize(
     "name",
-    ["HF_TOKEN", "WANDB_API_KEY", "MY_SECRET", "DB_PASSWORD", "PGPASSWD", "GOOGLE_APPLICATION_CREDENTIALS", "my_auth"],
+    [
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "MY_SECRET",
+        "DB_PASSWORD",
+        "PGPASSWD",
+        "DB_PASS",
+        "MYSQL_PWD",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "my_auth",
+    ],
 )
 def test_secrets_are_known_by_their_names(name):
     assert is_secret(name)
     assert masked(((name, "hush"),)) == ((name, MASK),)
 
 
-def test_a_password_in_an_address_is_masked_too():
-    assert masked((("http_proxy", "http://me:hush@proxy:3128"),)) == (("http_proxy", f"http://{MASK}@proxy:3128"),)
+@pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "NCCL_IB_PKEY", "PWD", "OLDPWD", "MASTER_ADDR"])
+def test_what_only_sounds_like_a_secret_is_none(name):
+    assert not is_secret(name, "3")
+
+
+def test_the_partition_of_an_infiniband_network_is_passed_on():
+    assert dict(variables(Network("cuda"), {"NCCL_IB_PKEY": "1"}))["NCCL_IB_PKEY"] == "1"
+
+
+@pytest.mark.parametrize("password", ["hush", "me:hush", "me:hu@sh", "me:hu/sh"])
+def test_a_password_in_an_address_is_a_secret_too(password):
+    assert masked((("http_proxy", f"http://{password}@proxy:1"),)) == (("http_proxy", f"http://{MASK}@proxy:1"),)
+    assert is_secret("http_proxy", f"http://{password}@proxy:1")
+    assert not is_secret("http_proxy", "http://proxy:1")
 
 
 @given(st.sampled_from(["A_TOKEN", "KEY", "x_secret_y", "PASSWORD1"]), st.text(min_size=3))

@@ -20,6 +20,7 @@ def test_hosts_come_in_the_files_order_with_their_slots():
         ("", "names no hosts"),
         ("# nothing\n\n", "names no hosts"),
         ("a slots=8\na slots=4", "line 2: a is there twice"),
+        ("a slots=8\nroot@a", "line 2: a is there twice"),
         ("a slot=8", "line 1: 'a slot=8' is no host with its slots"),
         ("a slots=8 slots=8", "is no host with its slots"),
         ("a slots=-1", "is no host with its slots"),
@@ -44,6 +45,8 @@ def test_the_first_hosts_are_taken_and_no_more_than_there_are():
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(PlanError, match="cannot be read"):
         read(tmp_path / "hosts")
+    (tmp_path / "hosts").write_bytes(b"\xef\xbb\xbfnode1\n")
+    assert read(tmp_path / "hosts") == (Host("node1"),), "as editors of Windows write UTF-8"
     (tmp_path / "hosts").write_bytes(b"\xff\xfe")
     with pytest.raises(PlanError, match="it is no UTF-8 text"):
         read(tmp_path / "hosts")

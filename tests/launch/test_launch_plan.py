@@ -71,6 +71,7 @@ def test_cores_have_no_numbers():
         ([Host("a"), Host("b"), Host("c")], "4 ranks .* do not divide over 3 hosts. Use 2 or 4"),
         ([Host("a", 4), Host("b", 1)], "host b has slots=1, but gets 2 of the 4 ranks"),
         ([Host("a"), Host("a")], "host a is named twice"),
+        ([Host("a"), Host("root@a")], "host a is named twice"),
     ],
 )
 def test_hosts_that_do_not_fit_are_refused_with_the_numbers(hosts, said):
@@ -110,7 +111,7 @@ def test_no_name_that_is_taken_can_be_an_option_or_several_words(name):
     assert not set(name) & set("'\"$`\\;|&<>(){}*?!#~ \t\n")
 
 
-@pytest.mark.parametrize("path", ["", "-rf", "a\nb", "a\x1bb"])
+@pytest.mark.parametrize("path", ["", "-rf", "a\nb", "a\x1bb", "a\udcffb"])
 def test_paths_that_no_line_holds_are_refused(path):
     with pytest.raises(PlanError, match="cannot be passed to hosts"):
         Bind("/a", path)
@@ -125,6 +126,7 @@ def test_paths_that_no_line_holds_are_refused(path):
         ({"address": "root@a"}, "is no address"),
         ({"port": 0}, "port 0 does not exist"),
         ({"python": "/a=b/python"}, "has a '='"),
+        ({"directory": "work"}, "--workdir work is not the same place on every host"),
     ],
 )
 def test_a_site_that_cannot_be_is_refused(site, said):

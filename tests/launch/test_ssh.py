@@ -49,11 +49,12 @@ def test_the_golden_line():
 
 
 def test_secrets_go_through_stdin_and_are_masked_where_they_are_shown():
-    host = launch("python", environment=[("A", "b"), ("HF_TOKEN", "hush"), ("MY_KEY", "hush2")])
+    proxy = ("http_proxy", "http://me:hush@proxy")
+    host = launch("python", environment=[("A", "b"), ("HF_TOKEN", "hush"), ("MY_KEY", "hush2"), proxy])
     command = ssh.command(host)
-    assert command.first == b"hush\nhush2\n"
+    assert command.first == b"hush\nhush2\nhttp://me:hush@proxy\n"
     assert "hush" not in " ".join(command.words) + ssh.shown(host)
-    assert ssh.shown(host).endswith("# stdin: HF_TOKEN=****  # stdin: MY_KEY=****")
+    assert ssh.shown(host).endswith("# stdin: HF_TOKEN=****  # stdin: MY_KEY=****  # stdin: http_proxy=****")
 
 
 @given(st.lists(WORDS, min_size=1), WORDS, WORDS)
@@ -90,6 +91,11 @@ def test_nothing_is_executed_but_the_agent(tmp_path_factory, arguments, value, s
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("agent", [1, 4711])
+@pytest.mark.parametrize("agent", [0, 1])
+def test_no_number_that_means_every_process_is_killed(agent):
+    assert ssh.kill("node1", agent) == ()
+
+
+@pytest.mark.parametrize("agent", [2, 4711])
 def test_the_agents_process_group_is_what_is_killed(agent):
     assert ssh.kill("node1", agent)[-2:] == ("node1", f"kill -s KILL -- -{agent} {agent}")

@@ -138,11 +138,16 @@ def test_devices_are_asked_for_by_their_own_names():
     [
         ({"name": "-x"}, "is no name of a TrainJob"),
         ({"name": "Gpt"}, "is no name of a TrainJob"),
+        ({"name": "7b"}, "is no name of a TrainJob. Kubernetes wants .* a letter first"),
+        ({"claims": (Claim("a", "/x"), Claim("b", "/x/"))}, "two things would be mounted at /x"),
+        ({"claims": (Claim("a", "/dev/shm"),)}, "two things would be mounted at /dev/shm .it is memory"),
+        ({"environment": (("HF_TOKEN", "secret:Hub/key"),)}, "'Hub' is no name of a Secret"),
         ({"namespace": "a b"}, "is no name of a namespace"),
         ({"image": "-x"}, "is no name of an image"),
         ({"image": "a\nb"}, "is no name of an image"),
         ({"claims": ()}, "pods share nothing by themselves"),
         ({"workdir": "a\nb"}, "cannot be passed to hosts"),
+        ({"environment": (("http_proxy", "http://me:hush@proxy"),)}, "http_proxy looks like a secret"),
         ({"environment": (("HF_TOKEN", "hush"),)}, "HF_TOKEN looks like a secret, and a manifest is no place for one"),
     ],
 )
@@ -150,6 +155,13 @@ def test_what_kubernetes_would_refuse_or_should_not_know_is_refused_before(chang
     with pytest.raises(PlanError, match=said) as refused:
         job(**changed)
     assert "hush" not in str(refused.value)
+
+
+def test_names_that_kubernetes_takes_are_taken():
+    assert claims(["my.claim-7:/work", "7:/b"]) == (Claim("my.claim-7", "/work"), Claim("7", "/b"))
+    assert job(namespace="2nd-team").namespace == "2nd-team"
+    variable = manifest(job(environment=(("HF_TOKEN", "secret:my.hub/key"),)))["spec"]["trainer"]["env"][0]
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "my.hub", "key": "key"}
 
 
 @pytest.mark.parametrize("text", ["shared", "shared:work", "a:/b:/c", "a:/b:rx", ":/b", "A:/b", "-a:/b", "a:/b:ro:rw"])

@@ -1,11 +1,16 @@
-"""What an agent says before it answers: why its host would not meet the others."""
+"""What an agent says where its host would not meet the others, before it answers and after, and whom it meets."""
 
 import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from headway.train.agent import run_id
+
+BEGIN = "import pathlib, sys; from headway.train import agent; sys.exit(agent.main(pathlib.Path(sys.argv[1]), 1, 0))"
 
 
 @pytest.fixture
@@ -52,3 +57,24 @@ def test_a_port_that_is_taken_is_named(run):
         2,
         f"port {port}, where the ranks are to meet, cannot be had (Address already in use): give --port.",
     )
+
+
+def test_hosts_of_one_run_know_each_other_and_no_others():
+    assert run_id(Path("/runs/one")) == run_id(Path("/runs/one")) != run_id(Path("/runs/two"))
+
+
+@pytest.mark.dist
+def test_a_port_that_another_program_has_come_to_since_is_said_in_a_line(run):
+    (run / "log").mkdir()
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        place = {"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        variables = {**os.environ, **{f"PET_{name}": value for name, value in place.items()}}
+        words = [sys.executable, "-c", BEGIN, str(run)]
+        done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False, timeout=90)
+    assert done.returncode == 1
+    assert f"the hosts do not meet at 127.0.0.1:{port} (" in done.stderr
+    assert "Give a --port that is free on the first host" in done.stderr
+    assert "Traceback" not in done.stderr

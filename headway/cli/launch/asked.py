@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from headway import env
+from headway.errors import PlanError
 
 if TYPE_CHECKING:
     from headway.launch.environment import Network
@@ -66,6 +67,11 @@ def network(asked: Asked, plan: "Plan", interface: str | None = None) -> "Networ
     from headway.launch import environment
     from headway.plan import fabric as fabrics
 
+    if asked.fabric and plan.cluster.device.kind != "cuda":
+        raise PlanError(
+            f"--fabric tells NCCL the rails and planes of its ports, and {plan.cluster.name} has no NVIDIA devices. "
+            f"Leave it out."
+        )
     return environment.Network(
         plan.cluster.device.kind,
         asked.interface or interface,
@@ -85,7 +91,7 @@ def site(asked: Asked, network: "Network", leash: "Leash" = "stdin", address: st
     contained = asked.image is not None or asked.container is not None
     return Site(
         asked.python or ("python3" if contained else sys.executable),
-        asked.workdir or str(Path.cwd()),
+        str(Path.cwd()) if asked.workdir is None else asked.workdir,
         environment.variables(network, env.here(), asked.variables, only_named=contained),
         asked.address or address,
         asked.port,

@@ -23,16 +23,24 @@ if TYPE_CHECKING:
     from headway.launch.local import Job
     from headway.plan.plan import Plan
 
+SHOWN = 16  # names of hosts in the line that says who they are
+
 
 def launch(asked: Asked) -> None:
     """Start the job on this machine's or the hostfile's hosts, and see it to its end."""
     from headway.cli.rundir import named
+    from headway.launch.hosts import check
     from headway.launch.launch_plan import check_path
 
     assert asked.job is not None
     plan, text = train.planned(asked.job, asked.overrides, asked.resume)
     _check(asked, plan)
     hosts = _hosts(asked)
+    if asked.max_restarts and len(hosts) > 1:
+        raise PlanError(
+            "--max-restarts is for one host: on several, start the job again, and it goes on from its last "
+            "checkpoint (a fixed run.directory or checkpoint.directory, or --resume)."
+        )
     run = Path(named(plan)).absolute()
     if asked.dry_run:
         _print(asked, plan, _launch_plan(asked, plan, hosts, run))
@@ -40,14 +48,18 @@ def launch(asked: Asked) -> None:
     check_path(str(run))
     # what is wrong is said before anything is made
     tried = _launch_plan(asked, plan, hosts, Path(asked.workdir or Path.cwd()) / "run")
-    [_command(asked, plan, tried, host) for host in tried.hosts]
+    for host in tried.hosts:
+        check(_command(asked, plan, tried, host))
     train.check_data(plan)
+    table = _rank_table(asked, tried) if asked.rank_table else ""
     with contextlib.ExitStack() as stack:
         directory = train.prepare(plan, text, stack)
         made = _launch_plan(asked, plan, hosts, directory.absolute())
         _say(plan, made)
         if asked.rank_table:
-            _write_rank_table(asked, made, asked.rank_table)
+            with writing(asked.rank_table):
+                asked.rank_table.write_text(table, encoding="utf-8")
+            click.echo(f"rank table {asked.rank_table}", err=True)
         train.run_to_its_end(
             plan, directory, partial(_start, asked, plan, made, directory), asked.max_restarts, asked.as_json
         )
@@ -76,11 +88,32 @@ def _check(asked: Asked, plan: "Plan") -> None:
         )
     if asked.rank_table and kind != "npu":
         raise PlanError(f"a rank table is for Ascend's devices, and {plan.cluster.name} has none. Leave it out.")
-    if asked.max_restarts and (asked.hostfile or (asked.nodes or 1) > 1):
-        raise PlanError(
-            "--max-restarts is for one host: on several, start the job again, and it goes on from its last "
-            "checkpoint (a fixed run.directory or checkpoint.directory, or --resume)."
-        )
+    if not asked.answer_within > 0:
+        raise PlanError(f"--answer-within {asked.answer_within:g} leaves no host any time. Use 60, or more.")
+    _check_paths(asked, plan)
+
+
+def _check_paths(asked: Asked, plan: "Plan") -> None:
+    """Refuse relative paths that would mean one place here, where they are checked, and another on the hosts.
+
+    Where containers have mounts, their work directory may be this one under another name.
+    """
+    from headway.data.corpus import STDLIB
+
+    if asked.workdir is None or asked.mounts or Path(asked.workdir) == Path.cwd():
+        return
+    paths = {
+        "data.path": None if plan.data.path == STDLIB else plan.data.path,
+        "data.tokenizer": None if plan.data.tokenizer == "bytes" else plan.data.tokenizer,
+        "checkpoint.directory": plan.checkpoint.directory,
+        "--resume": plan.checkpoint.resume,
+    }
+    for name, path in paths.items():
+        if path and not path.startswith(("/", "~")):
+            raise PlanError(
+                f"{name} {path} is relative, and hosts start in {asked.workdir} while this is {Path.cwd()}. Write it "
+                f"whole, from / on, or start there without --workdir."
+            )
 
 
 def _hosts(asked: Asked) -> tuple["Host", ...]:
@@ -129,21 +162,41 @@ def _command(asked: Asked, plan: "Plan", made: "LaunchPlan", host: "HostLaunch")
     return Command(f"node{host.node_rank}", host.arguments, host.environment, host.directory)
 
 
-def _write_rank_table(asked: Asked, made: "LaunchPlan", path: Path) -> None:
+def _rank_table(asked: Asked, made: "LaunchPlan") -> str:
+    from headway.launch import rank_table
+
+    read = partial(_read_there, rank_table.WHERE, asked.answer_within) if asked.hostfile else _read_here
+    addresses = {host.name: rank_table.device_addresses(read(host.name), host.name) for host in made.hosts}
+    return rank_table.rank_table(made, addresses)
+
+
+def _read_here(host: str) -> str:
+    from headway.launch import rank_table
+
+    try:
+        return Path(rank_table.WHERE).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise JobError(rank_table.unreadable(host, error.strerror or "")) from None
+
+
+def _read_there(path: str, within: float, host: str) -> str:
     from headway.launch import rank_table, ssh
 
-    devices = {}
-    for host in made.hosts:
-        read = ("cat", rank_table.WHERE)
-        words = ssh.remote(host.name, shlex.join(read)) if asked.hostfile else read
-        done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if done.returncode:
-            raise JobError(f"{rank_table.WHERE} of {host.name} cannot be read: {done.stderr.strip()}")
-        devices[host.name] = rank_table.device_addresses(done.stdout, host.name)
-    text = rank_table.rank_table(made, devices)
-    with writing(path):
-        path.write_text(text, encoding="utf-8")
-    click.echo(f"rank table {path}", err=True)
+    try:
+        done = subprocess.run(
+            ssh.remote(host, shlex.join(("cat", path))),
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=within,
+        )
+    except subprocess.TimeoutExpired:
+        raise JobError(rank_table.unreadable(host, f"no answer for {within:g} s")) from None
+    if done.returncode:
+        raise JobError(rank_table.unreadable(host, done.stderr.strip()))
+    return done.stdout
 
 
 def _show(host: str, line: str) -> None:
@@ -153,7 +206,8 @@ def _show(host: str, line: str) -> None:
 def _say(plan: "Plan", made: "LaunchPlan") -> None:
     from headway.launch.launch_plan import notes
 
-    names = " ".join(dict.fromkeys(host.name for host in made.hosts))
+    each = list(dict.fromkeys(host.name for host in made.hosts))
+    names = " ".join(each[:SHOWN]) + (f" and {len(each) - SHOWN} more" if len(each) > SHOWN else "")
     ranks = f"{made.ranks_per_host} rank{'s' if made.ranks_per_host > 1 else ''}"
     if len(made.hosts) == 1:
         click.echo(f"hosts      {ranks} on {names}", err=True)

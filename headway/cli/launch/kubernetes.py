@@ -1,5 +1,6 @@
 """headway launch --on kubernetes: a TrainJob's manifest, handed to kubectl, which also answers for it."""
 
+import shlex
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -28,26 +29,36 @@ def launch(asked: Asked) -> None:
         else:
             click.echo(train_job.dumps(job), nl=False)
         return
-    _kubectl(("create", "-f", "-", *_namespace(asked)), train_job.dumps(job))
+    said = _kubectl(("create", "-f", "-", *_namespace(asked)), train_job.dumps(job))
+    click.echo(said, nl=False, err=asked.as_json)
     if asked.as_json:
         print_json({"name": job.name, "namespace": job.namespace})
         return
     where = f" --namespace {job.namespace}" if job.namespace else ""
-    click.echo(f"{job.name} was created: {job.nodes} pods with {job.ranks_per_node} ranks each.")
+    click.echo(f"{job.name} was created: {job.nodes} pods, ranks in each: {job.ranks_per_node}.")
     click.echo(f"How it does: headway launch --on kubernetes{where} --status {job.name}  (--logs, --cancel)")
 
 
 def ask(question: Question, name: str, asked: Asked) -> None:
     """Have kubectl say how a TrainJob does, end it, or print what its pods say."""
-    from headway.launch.train_job import check_label
+    from headway.cli.show import print_json
+    from headway.launch.train_job import check_name
 
-    check_label(name, "a TrainJob")
+    check_name(name, "TrainJob")
     words = {
         "status": ("get", RESOURCE, name, *(("-o", "json") if asked.as_json else ("-o", "wide"))),
         "cancel": ("delete", RESOURCE, name, "--wait=false"),
         "logs": ("logs", "--selector", f"jobset.sigs.k8s.io/jobset-name={name}", "--prefix", "--tail=-1"),
     }[question]
-    _kubectl((*words, *_namespace(asked)))
+    whole = (*words, *_namespace(asked))
+    if asked.dry_run:
+        click.echo(shlex.join(("kubectl", *whole)))
+        return
+    said = _kubectl(whole)
+    if asked.as_json and question != "status":
+        print_json({"name": name, "namespace": asked.namespace, question: said})
+    else:
+        click.echo(said, nl=False)
 
 
 def _train_job(asked: Asked) -> "TrainJob":
@@ -64,6 +75,12 @@ def _train_job(asked: Asked) -> "TrainJob":
     for option, value in {**named, "--rank-table": asked.rank_table}.items():
         if value is not None:
             raise PlanError(f"{option} is not for --on kubernetes: the runtime says where pods are and meet.")
+    for word in asked.variables:
+        if "=" not in word:
+            raise PlanError(
+                f"--env {word}: nothing of this machine's environment is passed on to pods. Give a value, --env "
+                f"{word}=VALUE, or name a secret, --env {word}=secret:NAME/KEY."
+            )
     plan, _ = train.planned(asked.job, asked.overrides, asked.resume)
     nodes = asked.nodes or -(-plan.layout.world // plan.cluster.devices_per_node)
     claims = train_job.claims(asked.mounts)
@@ -91,23 +108,26 @@ def _train_job(asked: Asked) -> "TrainJob":
 
 
 def _namespace(asked: Asked) -> tuple[str, ...]:
-    from headway.launch.train_job import check_label
+    from headway.launch.train_job import check_name
 
     if asked.namespace is None:
         return ()
-    check_label(asked.namespace, "a namespace")
+    check_name(asked.namespace, "namespace")
     return ("--namespace", asked.namespace)
 
 
-def _kubectl(words: tuple[str, ...], text: str = "") -> None:
-    """Run kubectl with `text` on its stdin; what it prints goes to stdout. JobError in its own words if it fails."""
+def _kubectl(words: tuple[str, ...], text: str = "") -> str:
+    """What kubectl prints, with `text` on its stdin; JobError in its own words if it fails."""
     try:
-        done = subprocess.run(("kubectl", *words), check=False, input=text, capture_output=True, text=True)
+        done = subprocess.run(
+            ("kubectl", *words), check=False, input=text, capture_output=True, encoding="utf-8", errors="replace"
+        )
     except OSError as error:
         raise PlanError(
             f"kubectl cannot be started here ({error.strerror}). Install it, or print the manifest with --dry-run."
         ) from None
     if done.returncode:
         said = done.stderr.strip() or "it said nothing"
-        raise JobError(f"kubectl {words[0]} ended with status {done.returncode}: {said}")
-    click.echo(done.stdout, nl=False)
+        remedy = "\nEnd that first (--cancel NAME), or change the job." if "(AlreadyExists)" in said else ""
+        raise JobError(f"kubectl {words[0]} ended with status {done.returncode}: {said}{remedy}")
+    return done.stdout

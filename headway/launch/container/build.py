@@ -84,7 +84,7 @@ def _ids(wanted: Wanted, profile: Profile, host: Host | None) -> tuple[int, ...]
     if not there and not host.cdi:
         raise PlanError(
             f"this host has no {node}0, nor any other number: no accelerator, or no driver. Install the driver, or use "
-            "--profile cpu."
+            "--profile cpu (for a job: a cluster of CPUs)."
         )
     missing = [each for each in wanted.ids or () if there and each not in there]
     if missing:

@@ -138,7 +138,7 @@ def _dangers(wanted: Wanted, host: Host | None) -> Iterator[str]:
                 leads = "" if source == normal(mount.source) else f" leads to {source}, which"
                 yield (
                     f"--mount {mount.source}:{mount.target}{leads} {danger}. Mount the directory that is needed; "
-                    "if this one is meant, add --allow-dangerous-mounts."
+                    "if this one is meant, headway container has --allow-dangerous-mounts."
                 )
                 break
 

@@ -125,7 +125,7 @@ def test_a_mount_that_gives_the_host_away_needs_to_be_meant(source, said):
     own = {"sockets": ("/run/docker.sock", "/var/run/docker.sock", "/run/user/1000/docker.sock")}
     message = _refusal(**_mount(source), **own)
     assert said in message
-    assert "add --allow-dangerous-mounts" in message
+    assert "headway container has --allow-dangerous-mounts" in message
     made = build(Wanted("ascend", "image", "job", ids=(0,), dangerous_mounts=True, **_mount(source), **own), None)
     assert Mount(source, "/x", read_only=False) in made.spec.mounts
 
