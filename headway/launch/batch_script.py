@@ -7,14 +7,13 @@ from pathlib import PurePath
 
 from headway import control
 from headway.errors import PlanError
-from headway.launch.environment import Variables
+from headway.launch.environment import UNSPOKEN, Variables
 from headway.launch.launch_plan import LaunchPlan, check_path
 from headway.launch.site_containers import Container, Kind, inside
 
 FOLDER = "launch"  # in the run's directory: the script, the record of its job, and what it prints
 PREFIX = "headway-"  # of the names of jobs that are Headway's to ask about and to cancel
 _BARE = re.compile(r"[A-Za-z0-9_./:,=@%+*-]+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 _TIME = re.compile(r"(\d+-)?\d+(:\d\d){0,2}|UNLIMITED", re.IGNORECASE)
 _OURS = {"job-name", "nodes", "ntasks", "ntasks-per-node", "array", "chdir", "comment", "output", "error", "open-mode"}
@@ -145,8 +144,11 @@ def _directives(launch: LaunchPlan, request: Request, kind: Kind) -> list[str]:
 
 def _quoted(value: str) -> str:
     """A value as sbatch reads it from a line of a script."""
-    if _CONTROL.search(value) or "\\" in value:
-        raise PlanError(f"{value!r} cannot be written into a batch script: it has control characters or a backslash.")
+    if UNSPOKEN.search(value) or "\\" in value:
+        raise PlanError(
+            f"{value!r} cannot be written into a batch script: it has control "
+            f"characters, bytes that are no UTF-8 or a backslash."
+        )
     return value if _BARE.fullmatch(value) else '"' + value.replace('"', '\\"') + '"'
 
 

@@ -15,6 +15,7 @@ ANSWERS_WITHIN = 60  # seconds; Slurm's programs try again for minutes where its
 ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"}
 )
+SHOW, CANCEL = ("scontrol", "show", "job", "--oneliner"), ("scancel",)  # and the number of a job
 _RECORD = "slurm.json"
 _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z/:]*)=")
 _UNKNOWN = "Invalid job id specified"
@@ -140,7 +141,7 @@ def submitted(run: Path) -> Submitted | None:
 def state(job: str) -> State | None:
     """How a job of Headway does; None if Slurm does not know it (any more). PlanError if it is not Headway's."""
     try:
-        found = parse_job(_ask("scontrol", "show", "job", "--oneliner", _number(job)))
+        found = parse_job(_ask(*SHOW, _number(job)))
     except JobError as error:
         if _UNKNOWN in str(error):
             return None
@@ -157,7 +158,7 @@ def cancel(job: str) -> State:
         raise PlanError(f"Slurm knows no job {job}. It may have ended long ago.")
     if before.has_ended:
         raise PlanError(f"{before}: there is nothing to cancel.")
-    _ask("scancel", _number(job))
+    _ask(*CANCEL, _number(job))
     return before
 
 

@@ -51,6 +51,20 @@ def test_a_dry_run_prints_the_script_with_secrets_masked_and_makes_nothing(launc
     assert json.loads(out)["script"] == script
 
 
+def test_a_dry_run_of_a_question_prints_what_would_be_asked_and_asks_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))  # no Slurm is there
+    run = tmp_path / "a run"
+    (run / "launch").mkdir(parents=True)
+    (run / "launch" / "slurm.json").write_text('{"job": "7", "name": "headway-a"}')
+    for question, said in (
+        ("--cancel", "scancel 7"),
+        ("--status", "scontrol show job --oneliner 7"),
+        ("--logs", f"cat '{run}/launch/slurm-7.out'"),
+    ):
+        assert main(["launch", "--on", "slurm", question, str(run), "--dry-run"]) == 0
+        assert capsys.readouterr().out == f"{said}\n"
+
+
 def test_by_default_a_job_takes_the_nodes_that_its_cluster_would(launch):
     status, script, _ = launch("--dry-run")
     assert status == 0
@@ -86,6 +100,8 @@ def test_in_a_container_the_agents_have_the_images_python_and_the_jobs_directori
         (("--container", "pyxis:$(a)"), "is no image"),
         (("--container", "pyxis:a", "--mount", "/a+b:/b"), "has a colon, comma or plus"),
         (("--partition", "a\n#SBATCH --uid=0"), "control characters"),
+        (("--partition", "a\udcff"), "control characters, bytes that are no UTF-8 or a backslash"),
+        (("--workdir", "/elsewhere"), "data.path text.txt is relative, and hosts start in /elsewhere"),
         (("--partition", "-x"), "reads like another option"),
         (("--sbatch", "output=/etc/passwd"), "--sbatch output cannot be given. Headway sets it itself."),
         (("--nodes", "2", "--max-restarts", "1"), "--max-restarts is for one host"),

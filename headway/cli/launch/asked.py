@@ -98,3 +98,26 @@ def site(asked: Asked, network: "Network", leash: "Leash" = "stdin", address: st
         asked.max_restarts,
         leash,
     )
+
+
+def check_paths(asked: Asked, plan: "Plan") -> None:
+    """Refuse relative paths that would mean one place here, where they are checked, and another on the hosts.
+
+    Where containers have mounts, their work directory may be this one under another name.
+    """
+    from headway.data.corpus import STDLIB
+
+    if asked.workdir is None or asked.mounts or Path(asked.workdir) == Path.cwd():
+        return
+    paths = {
+        "data.path": None if plan.data.path == STDLIB else plan.data.path,
+        "data.tokenizer": None if plan.data.tokenizer == "bytes" else plan.data.tokenizer,
+        "checkpoint.directory": plan.checkpoint.directory,
+        "--resume": plan.checkpoint.resume,
+    }
+    for name, path in paths.items():
+        if path and not path.startswith(("/", "~")):
+            raise PlanError(
+                f"{name} {path} is relative, and hosts start in {asked.workdir} while this is {Path.cwd()}. Write it "
+                f"whole, from / on, or start there without --workdir."
+            )

@@ -12,7 +12,7 @@ import click
 
 from headway import env
 from headway.cli import train
-from headway.cli.launch.asked import Asked, binds, network, site
+from headway.cli.launch.asked import Asked, binds, check_paths, network, site
 from headway.errors import JobError, PlanError, writing
 from headway.units import Seconds
 
@@ -90,30 +90,7 @@ def _check(asked: Asked, plan: "Plan") -> None:
         raise PlanError(f"a rank table is for Ascend's devices, and {plan.cluster.name} has none. Leave it out.")
     if not asked.answer_within > 0:
         raise PlanError(f"--answer-within {asked.answer_within:g} leaves no host any time. Use 60, or more.")
-    _check_paths(asked, plan)
-
-
-def _check_paths(asked: Asked, plan: "Plan") -> None:
-    """Refuse relative paths that would mean one place here, where they are checked, and another on the hosts.
-
-    Where containers have mounts, their work directory may be this one under another name.
-    """
-    from headway.data.corpus import STDLIB
-
-    if asked.workdir is None or asked.mounts or Path(asked.workdir) == Path.cwd():
-        return
-    paths = {
-        "data.path": None if plan.data.path == STDLIB else plan.data.path,
-        "data.tokenizer": None if plan.data.tokenizer == "bytes" else plan.data.tokenizer,
-        "checkpoint.directory": plan.checkpoint.directory,
-        "--resume": plan.checkpoint.resume,
-    }
-    for name, path in paths.items():
-        if path and not path.startswith(("/", "~")):
-            raise PlanError(
-                f"{name} {path} is relative, and hosts start in {asked.workdir} while this is {Path.cwd()}. Write it "
-                f"whole, from / on, or start there without --workdir."
-            )
+    check_paths(asked, plan)
 
 
 def _hosts(asked: Asked) -> tuple["Host", ...]:

@@ -11,7 +11,7 @@ import click
 
 from headway import checkpoints, env
 from headway.cli import train
-from headway.cli.launch.asked import Asked, Question, binds, network, site
+from headway.cli.launch.asked import Asked, Question, binds, check_paths, network, site
 from headway.errors import HeadwayError, PlanError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def launch(asked: Asked) -> None:
     assert asked.job is not None
     plan, text = train.planned(asked.job, asked.overrides, asked.resume)
     _check(asked)
+    check_paths(asked, plan)
     wanted = Path(named(plan)).absolute()
     made = _launch_plan(asked, plan, wanted)  # what is wrong with it is said before anything is made
     shown = _script(asked, plan, made, hidden=True)
@@ -75,6 +76,10 @@ def ask(question: Question, name: str, asked: Asked) -> None:
     from headway.launch import slurm
 
     job, run = _job(name)
+    if asked.dry_run:
+        words = {"status": (*slurm.SHOW, job), "cancel": (*slurm.CANCEL, job), "logs": ()}[question]
+        click.echo(shlex.join(words or ("cat", str(slurm.printed(_run_of(job, run), job)))))
+        return
     match question:
         case "status":
             found = slurm.state(job)
