@@ -26,6 +26,7 @@ def hung(tmp_path_factory):
     jobs = {case: start_ranks(SCRIPT, [case, str(folder)], 2) for case, folder in folders.items()}
     try:
         _wait_for_steps(folders["stops"])
+        time.sleep(1)  # the watchers meet in the store beside the first steps; on a busy machine these may be faster
         os.kill(jobs["stops"][0].pid, signal.SIGSTOP)  # rank 0, which keeps the store
         stopped = time.monotonic()
         found = {}
