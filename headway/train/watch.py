@@ -96,6 +96,7 @@ class Watch:
         """All ranks are there and know the run's directory."""
         self._log = directory / "log"
         self._file = MappedLine(self._log / f"rank-{self._rank}.position", SIZE + SIZE_PER_RANK * len(self._ranks))
+        self._beat()  # at once: whoever is stopped before its next tick is known by this alone, and where to kill it
 
     def started(self) -> None:
         """This rank is ready for its first step: from now on it may stand still for hang_after seconds."""

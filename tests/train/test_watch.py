@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.train.pulse import Pulse
+from headway.train.watch import Watch
 from tests.train.launching import start_ranks
 
 pytestmark = pytest.mark.dist
@@ -26,7 +28,6 @@ def hung(tmp_path_factory):
     jobs = {case: start_ranks(SCRIPT, [case, str(folder)], 2) for case, folder in folders.items()}
     try:
         _wait_for_steps(folders["stops"])
-        time.sleep(1)  # the watchers meet in the store beside the first steps; on a busy machine these may be faster
         os.kill(jobs["stops"][0].pid, signal.SIGSTOP)  # rank 0, which keeps the store
         stopped = time.monotonic()
         found = {}
@@ -88,3 +89,12 @@ def test_a_stopped_rank_is_named_and_killed_even_if_it_keeps_the_store(hung):
     assert statuses == [-signal.SIGKILL, 1]
     assert report["causes"] == [0]
     assert "The job's store does not answer: this is what rank 1 and the run's directory know." in report["text"]
+
+
+def test_a_rank_is_known_by_its_file_as_soon_as_all_have_joined(tmp_path, plan_of):
+    """One that is stopped before the watchdog's first tick has told nobody else where it is."""
+    (tmp_path / "log").mkdir()
+    watch = Watch(plan_of(parallel={"pipeline": 2, "data": 1}), 1, Pulse(), lambda: pytest.fail("nobody asks"))
+    watch.joined(tmp_path)
+    found = json.loads((tmp_path / "log" / "rank-1.position").read_text())
+    assert (found["rank"], found["pid"], found["ended"]) == (1, os.getpid(), False)
