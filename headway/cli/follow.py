@@ -42,8 +42,8 @@ class Follower:
             file.seek(self.position)
             for line in file:
                 if line.endswith(b"\n"):  # the last may not be finished yet
-                    self.position += len(line)
                     self.show(json.loads(line))
+                    self.position += len(line)  # only now: a line in whose midst Ctrl-C came is shown again
 
     def show(self, line: dict[str, Any]) -> None:
         """One line of metrics: of a step, an evaluation, a checkpoint, or what the job goes on from."""

@@ -49,3 +49,19 @@ def test_of_a_run_that_is_gone_on_with_only_new_lines_are_shown_and_a_line_that_
     path.write_text(_line(1) + _line(3))  # as the next writer does: what was left is cut off
     found.read()
     assert [line["step"] for line in shown] == [3]
+
+
+def test_a_line_that_an_interrupt_kept_from_being_shown_is_shown_at_the_next_look(follower, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("")
+    found, shown = follower()
+    (tmp_path / "metrics.jsonl").write_text(_line(1) + _line(2))
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    show, found.show = found.show, interrupt
+    with pytest.raises(KeyboardInterrupt):
+        found.read()
+    found.show = show
+    found.read()
+    assert [line["step"] for line in shown] == [1, 2]

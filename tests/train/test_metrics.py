@@ -130,13 +130,13 @@ def test_a_model_of_a_tokenizer_file_writes_a_sample_too_and_more_when_asked(run
 
 
 def test_without_tensorboard_one_line_says_so_and_there_are_no_event_files(tmp_path, plan_of, capsys, monkeypatch):
-    from headway.cli.train import _prepare
+    from headway.cli.train import prepare
     from headway.train.board import board
 
     monkeypatch.setitem(sys.modules, "tensorboard", None)  # what an import finds where it is not installed
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
     with contextlib.ExitStack() as stack:
-        run = _prepare(plan_of(run={"directory": str(tmp_path / "run")}), "", stack)
+        run = prepare(plan_of(run={"directory": str(tmp_path / "run")}), "", stack)
     lines = [line for line in capsys.readouterr().err.splitlines() if "TensorBoard" in line]
     assert lines == ["no event files for TensorBoard: it is not installed (pip install tensorboard)"]
     assert board(run / "tensorboard") is None
