@@ -9,6 +9,7 @@ ends the agent, is its parent's process id, `parent`, or `stdin`: the line `stop
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -63,6 +64,7 @@ def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=str(logs), redirects=Std.ALL),
     )
+    keep_quiet_about_partings()
     words = ("-m", "headway.train.worker", str(directory), str(os.getpid()), str(attempt))
     try:
         elastic_launch(config, sys.executable)(*words)
@@ -83,6 +85,15 @@ def _attempt(directory: Path, num_ranks: int, attempt: int) -> int:
         )
         return 1
     return 0
+
+
+def keep_quiet_about_partings() -> None:
+    """Have torch log no error where an agent parts late.
+
+    The first host takes the store along, at times before the others have read there that all have ended.
+    """
+    logger = logging.getLogger("torch.distributed.elastic.agent.server.api")
+    logger.addFilter(lambda record: not str(record.msg).startswith("Error waiting on exit barrier"))
 
 
 def run_id(directory: Path) -> str:

@@ -5,10 +5,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from headway.train.agent import run_id
+from headway.train.agent import keep_quiet_about_partings, run_id
 
 BEGIN = "import pathlib, sys; from headway.train import agent; sys.exit(agent.main(pathlib.Path(sys.argv[1]), 1, 0))"
 
@@ -78,3 +79,20 @@ def test_a_port_that_another_program_has_come_to_since_is_said_in_a_line(run):
     assert f"the hosts do not meet at 127.0.0.1:{port} (" in done.stderr
     assert "Give a --port that is free on the first host" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_agent_that_parts_late_logs_no_traceback(monkeypatch):
+    """torch's own barrier, whose store is gone."""
+    from torch.distributed.elastic.agent.server import api
+
+    late = SimpleNamespace(
+        _worker_group=SimpleNamespace(state="SUCCEEDED", group_world_size=2), _store=None, _exit_barrier_timeout=1
+    )
+    said = []
+    monkeypatch.setattr(api.logger, "filters", [])
+    monkeypatch.setattr(api.logger, "handle", lambda record: api.logger.filter(record) and said.append(record.msg))
+    api.SimpleElasticAgent._exit_barrier(late)
+    assert said == ["Error waiting on exit barrier. Elapsed: %s seconds"]
+    keep_quiet_about_partings()
+    api.SimpleElasticAgent._exit_barrier(late)
+    assert len(said) == 1
