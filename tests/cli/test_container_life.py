@@ -158,6 +158,7 @@ def python_places():
 
 
 @pytest.mark.dist
+@pytest.mark.full
 def test_two_processes_train_inside_a_container_with_the_hosts_python(run, tmp_path):
     """The image has no Python: the host's is mounted read-only, and writing goes to the work directory alone."""
     work = tmp_path / "work"

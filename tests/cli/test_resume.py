@@ -196,7 +196,8 @@ def test_a_job_that_is_told_to_stop_and_cannot_save_says_so_with_status_1(tmp_pa
     assert f"no checkpoint of step {step}: {tmp_path}/run/checkpoints/" in err
 
 
-@pytest.mark.parametrize("on_error", ["stop", pytest.param("continue", marks=pytest.mark.full)])
+@pytest.mark.parametrize("on_error", ["stop", "continue"])
+@pytest.mark.full
 def test_a_save_that_does_not_fit_stops_the_job_or_not_as_it_says(tmp_path, on_error):
     job = _job(tmp_path, f"{{every: 2, on_error: {on_error}}}", steps=8, pipeline=1)
     status, _, err = _end(_start(job, preexec_fn=_small))

@@ -90,6 +90,7 @@ def _run(words, variables, folder):
 
 @pytest.mark.slurm
 @pytest.mark.dist
+@pytest.mark.full
 def test_srun_starts_the_ranks(slurm, folder):
     done = _run(["srun", "--ntasks=2", *TRAIN], slurm, folder)
     assert done.returncode == 0, done.stderr

@@ -225,7 +225,8 @@ def test_an_interrupt_ends_the_job_cleanly_at_a_step(job, tmp_path):
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("victim", ["headway.train.agent", pytest.param("headway train", marks=pytest.mark.full)])
+@pytest.mark.parametrize("victim", ["headway.train.agent", "headway train"])
+@pytest.mark.full
 def test_workers_end_when_what_started_them_is_gone(job, tmp_path, victim):
     process = _start(job(FOREVER, ranks=2))
     _wait_for_step(tmp_path / "run", 3)

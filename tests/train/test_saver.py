@@ -280,6 +280,7 @@ def test_an_error_that_nobody_has_foreseen_keeps_no_rank_waiting(tmp_path, monke
     assert _save(_savers(tmp_path, 3), _tensors(), 1).error == "SystemError: unforeseen"
 
 
+@pytest.mark.full
 def test_killed_at_any_moment_of_a_save_it_leaves_the_one_before_or_a_complete_one(tmp_path):
     """Twenty processes that save, each killed at another moment; what is found afterwards is never half written."""
     done = subprocess.run(

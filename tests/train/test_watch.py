@@ -56,6 +56,7 @@ def _wait_for_steps(folder):
         time.sleep(0.05)
 
 
+@pytest.mark.full
 def test_a_rank_that_sleeps_in_its_forward_is_named_and_ends_the_job(hung):
     statuses, texts, report, _ = hung["sleeps"]
     assert statuses == [1, 1]
@@ -71,10 +72,12 @@ def test_a_rank_that_sleeps_in_its_forward_is_named_and_ends_the_job(hung):
     assert not any("Traceback" in text for text in texts)
 
 
+@pytest.mark.full
 def test_a_save_that_takes_longer_than_hang_after_does_not_end_the_job(hung):
     assert hung["sleeps"][3] == [3, 3]  # the save was after the second of them
 
 
+@pytest.mark.full
 def test_ranks_that_wait_for_each_other_are_named_as_a_circle(hung):
     statuses, _, report, _ = hung["circle"]
     assert statuses == [1, 1]
@@ -84,6 +87,7 @@ def test_ranks_that_wait_for_each_other_are_named_as_a_circle(hung):
     )
 
 
+@pytest.mark.full
 def test_a_stopped_rank_is_named_and_killed_even_if_it_keeps_the_store(hung):
     statuses, _, report, _ = hung["stops"]
     assert statuses == [-signal.SIGKILL, 1]

@@ -83,6 +83,7 @@ def test_a_plugin_that_talks_is_ignored(plugin):
 
 
 @pytest.mark.dist
+@pytest.mark.full
 def test_an_interface_that_is_not_there_breaks_gloo(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nope")
     assert "nope" in software.torch(autoload=True).gloo
