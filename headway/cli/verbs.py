@@ -1,7 +1,7 @@
-"""Groups of verbs: an unknown one is refused with the nearest name; those of a LazyGroup are imported when called."""
+"""Verbs: groups that refuse an unknown one with the nearest name or import theirs when called; options in sections."""
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import click
@@ -59,3 +59,25 @@ class LazyGroup(Verbs):
         """The listing of the verbs."""
         with formatter.section("Verbs"):
             formatter.write_dl([(name, short) for name, (_, short) in self.verbs.items()])
+
+
+class SectionOption(click.Option):
+    """An option that the help of a SectionCommand lists under a heading of its own."""
+
+    def __init__(self, declared: Sequence[str], *, section: str, **rest: object) -> None:
+        super().__init__(declared, **cast(dict[str, Any], rest))
+        self.section = section
+
+
+class SectionCommand(click.Command):
+    """A verb with so many options that its help lists them in sections, as they come."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The listing of the options."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for each in self.get_params(ctx):
+            if isinstance(each, click.Option) and (record := each.get_help_record(ctx)) is not None:
+                sections.setdefault(each.section if isinstance(each, SectionOption) else "Options", []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)

@@ -100,6 +100,8 @@ def test_as_json_a_dry_run_is_one_document_without_secrets(folder, monkeypatch):
         (("job.yaml", "--on", "local", "--nodes", "2", "--max-restarts", "1"), "--max-restarts is for one host"),
         (("job.yaml", "--on", "local", "--image", "x"), "are for containers .docker, kubernetes., not for local"),
         (("job.yaml", "--on", "local", "--namespace", "x"), "--namespace is for --on kubernetes"),
+        (("job.yaml", "--on", "local", "--partition", "gpu"), "--partition is for --on slurm, not for local"),
+        (("job.yaml", "--on", "kubernetes", "--no-kill-on-bad-exit"), "--kill-on-bad-exit is for --on slurm, not for"),
         (("job.yaml", "--on", "docker"), "--on docker needs --image"),
         (
             ("job.yaml", "--on", "docker", "--image", "x", "--nodes", "2"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import running
 from tests.cli.test_container_life import ROOT, python_places
 from tests.launch.agents import fake_ssh, processes
 from tests.launch.container.own_engine import IMAGE
@@ -41,14 +42,10 @@ def start(folder, *words, name="run", data=1, steps=FEW, variables=None):
     )
 
 
-def end(process, timeout=150):
-    """Exit status and stderr; no traceback is ever shown."""
-    try:
-        _, err = process.communicate(timeout=timeout)
-    finally:
-        process.kill()
-    assert "Traceback" not in err
-    return process.returncode, err
+def end(process):
+    """Exit status and stderr."""
+    status, _, err = running.end(process, timeout=150)
+    return status, err
 
 
 def losses(folder, name):
