@@ -8,8 +8,9 @@ from pathlib import PurePath
 from headway import control
 from headway.errors import PlanError
 from headway.launch.environment import UNSPOKEN, Variables
+from headway.launch.interfaces import Kind
 from headway.launch.launch_plan import LaunchPlan, check_path
-from headway.launch.site_containers import Container, Kind, inside
+from headway.launch.site_containers import Container, inside
 
 FOLDER = "launch"  # in the run's directory: the script, the record of its job, and what it prints
 PREFIX = "headway-"  # of the names of jobs that are Headway's to ask about and to cancel

@@ -14,7 +14,7 @@ from headway.launch.container.probe import look
 from headway.launch.container.profiles import PROFILES, Kind
 from headway.launch.container.spec import ContainerSpec, Mount
 from headway.launch.container.wanted import Wanted
-from headway.launch.environment import is_secret, masked
+from headway.launch.environment import is_secret
 from headway.launch.hosts import Command
 from headway.launch.launch_plan import Bind, HostLaunch, LaunchPlan
 
@@ -63,14 +63,13 @@ def command(launch: LaunchPlan, host: HostLaunch, image: Image) -> Command:
     """What this machine runs to start the host's part in a container."""
     name, part = container_name(launch.run, host.node_rank), _part(launch, host, image)
     if image.probed:
-        secrets = tuple(part.environment)
-        return Command(host.name, part.arguments, secrets, kill=lambda _: _remove(name))
+        return Command(host.name, part.arguments, part.environment, kill=lambda _: _remove(name))
     return dataclasses.replace(ssh.command(part), kill=partial(_remove_there, host.name, name))
 
 
 def shown(launch: LaunchPlan, host: HostLaunch, image: Image) -> str:
     """The whole command as a line to read or copy, with secrets masked."""
-    part = _part(launch, dataclasses.replace(host, environment=masked(host.environment)), image)
+    part = _part(launch, host.public, image)
     return shlex.join(part.arguments) if image.probed else ssh.shown(part)
 
 

@@ -1,17 +1,16 @@
 """LaunchPlan: what is started on which host so that a plan's ranks meet, the one noun that all targets render."""
 
 import itertools
-import json
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Literal
 
 from headway import env
 from headway.errors import PlanError
-from headway.launch.environment import UNSPOKEN, Variables, check_variable, masked
+from headway.launch.environment import UNSPOKEN, Variables, masked
 from headway.launch.local import agent
 from headway.plan.plan import Plan, digest
 
@@ -72,6 +71,11 @@ class HostLaunch:
     mounts: tuple[Bind, ...] = ()
     devices: tuple[int, ...] = ()
 
+    @property
+    def public(self) -> "HostLaunch":
+        """The same as it may be printed: secrets are masked."""
+        return replace(self, environment=masked(self.environment))
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
@@ -94,18 +98,6 @@ class LaunchPlan:
         """Ranks of all hosts together."""
         return self.ranks_per_host * len(self.hosts)
 
-    def __str__(self) -> str:
-        """For people: secrets are masked; `dumps` is the form that is read back."""
-        lines = [
-            f"{self.job} {self.digest}: {self.num_ranks} ranks on {len(self.hosts)} hosts, {self.ranks_per_host} each, "
-            f"meet at {self.address}:{self.port}"
-        ]
-        for host in self.hosts:
-            first, number = host.ranks
-            lines.append(f"  {host.name}: ranks {first} to {first + number - 1}, in {host.directory}")
-            lines += [f"    {name}={value}" for name, value in masked(host.environment)]
-        return "\n".join(lines)
-
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -124,7 +116,6 @@ class Site:
     port: int | None = None
     max_restarts: int = 0
     leash: Leash = "stdin"
-    mounts: tuple[Bind, ...] = ()
 
     def __post_init__(self) -> None:
         for path in (self.python, self.directory):
@@ -142,9 +133,15 @@ class Site:
 def launch_plan(plan: Plan, run: PurePath, hosts: Sequence[Host], site: Site) -> LaunchPlan:
     """The launch of `plan`, whose file is in the directory `run`, on `hosts` in this order.
 
-    Raises PlanError if the ranks do not divide over the hosts, a host has too few slots or is there twice (any user).
+    Raises PlanError if the ranks do not divide over the hosts, a host has too few slots or is there twice (any user),
+    or several hosts are to start again by themselves.
     """
     check_path(str(run))
+    if site.max_restarts and len(hosts) > 1:
+        raise PlanError(
+            "--max-restarts is for one host: on several, start the job again, and it goes on from its last "
+            "checkpoint (a fixed run.directory or checkpoint.directory, or --resume)."
+        )
     each = _ranks_per_host(plan, hosts)
     address, port = site.address or hosts[0].address, site.port or default_port(run)
     launches = []
@@ -158,8 +155,7 @@ def launch_plan(plan: Plan, run: PurePath, hosts: Sequence[Host], site: Site) ->
                 agent(site.python, run, each, site.max_restarts, site.leash),
                 tuple(sorted({**dict(site.variables), **dict(place)}.items())),
                 site.directory,
-                site.mounts,
-                () if plan.cluster.device.kind == "cpu" else tuple(range(each)),
+                devices=() if plan.cluster.device.kind == "cpu" else tuple(range(each)),
             )
         )
     return LaunchPlan(plan.name, digest(plan), str(run), each, address, port, tuple(launches))
@@ -209,40 +205,6 @@ def check_path(path: str) -> None:
     """Raise PlanError for a path that no line holds, or that a program would take for an option."""
     if not path or path.startswith("-") or UNSPOKEN.search(path):
         raise PlanError(f"the path {path!r} cannot be passed to hosts. Use one of plain UTF-8, like /work.")
-
-
-def dumps(launch: LaunchPlan) -> str:
-    """The JSON form, with secrets as they are: for a file that only its owner reads."""
-    return json.dumps(asdict(launch), indent=1)
-
-
-def loads(text: str) -> LaunchPlan:
-    """The launch whose `dumps` is `text`; PlanError for anything else."""
-    try:
-        return _launch(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise PlanError(f"this is no launch plan ({error}). Write one with headway launch --dry-run --json.") from None
-
-
-def _launch(fields: dict[str, Any]) -> LaunchPlan:
-    hosts = tuple(
-        HostLaunch(
-            **{
-                **each,
-                "ranks": tuple(each["ranks"]),
-                "arguments": tuple(each["arguments"]),
-                "environment": tuple((name, value) for name, value in each["environment"]),
-                "mounts": tuple(Bind(**mount) for mount in each["mounts"]),
-                "devices": tuple(each["devices"]),
-            }
-        )
-        for each in fields["hosts"]
-    )
-    for host in hosts:
-        check_host(host.name)
-        for name, value in host.environment:
-            check_variable(name, value)
-    return LaunchPlan(**{**fields, "hosts": hosts})
 
 
 def _ranks_per_host(plan: Plan, hosts: Sequence[Host]) -> int:

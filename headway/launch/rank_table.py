@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from headway.errors import PlanError
-from headway.launch.launch_plan import LaunchPlan
+from headway.launch.launch_plan import Host, LaunchPlan
 
 WHERE = "/etc/hccn.conf"  # a host's list of its devices' addresses
 _ADDRESS = re.compile(r"address_(\d{1,4})\s*=\s*(\S+)")
@@ -47,7 +47,7 @@ def rank_table(launch: LaunchPlan, devices: Mapping[str, Mapping[int, str]]) -> 
             raise PlanError(
                 f"{WHERE} of {host.name} has no address of device {missing[0]}; the job takes {number} devices there."
             )
-        name = host.name.rpartition("@")[2]
+        name = Host(host.name).address
         ranks = enumerate(host.devices, first)
         listed = [{"device_id": str(each), "device_ip": addresses[each], "rank_id": str(rank)} for rank, each in ranks]
         servers.append({"server_id": name, "host_ip": name, "container_ip": name, "device": listed})

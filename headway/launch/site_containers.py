@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headway.errors import PlanError
+from headway.launch.interfaces import Kind
 from headway.launch.launch_plan import Bind, HostLaunch, check_path
 
 _UNSPOKEN = re.compile(r"[:,+]")  # both write lists of paths with these signs, and know no quoting
 _IMAGE = re.compile(r"[A-Za-z0-9/._][A-Za-z0-9/._:@#+-]*")
-Kind = Literal["cpu", "cuda", "npu"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,13 @@ def _ask(*words: str) -> str:
     """What one of Slurm's programs prints; PlanError if it is not there, JobError if it fails or does not answer."""
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=ANSWERS_WITHIN
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=ANSWERS_WITHIN,
         )
     except OSError as error:
         raise PlanError(

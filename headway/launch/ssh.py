@@ -3,7 +3,7 @@
 import shlex
 from functools import partial
 
-from headway.launch.environment import MASK, is_secret, masked
+from headway.launch.environment import MASK, is_secret
 from headway.launch.hosts import Command
 from headway.launch.launch_plan import HostLaunch
 
@@ -52,8 +52,7 @@ def inner(host: HostLaunch) -> str:
 
 def shown(host: HostLaunch) -> str:
     """The whole command as a line to read or copy, and what stdin gets, with secrets masked."""
-    public = HostLaunch(host.name, host.node_rank, host.ranks, host.arguments, masked(host.environment), host.directory)
-    line = shlex.join(words(public))
+    line = shlex.join(words(host.public))
     secrets = "".join(f"  # stdin: {name}={MASK}" for name, value in host.environment if is_secret(name, value))
     return line + secrets
 

@@ -9,7 +9,8 @@ import yaml
 
 from headway.errors import PlanError
 from headway.launch.environment import Variables, is_secret
-from headway.launch.launch_plan import Bind, check_path
+from headway.launch.interfaces import Kind
+from headway.launch.launch_plan import check_path
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 MANAGER = "headway.dev/launch"  # who owns the patch of the runtime
@@ -57,7 +58,7 @@ class TrainJob:
     workdir: str
     nodes: int
     ranks_per_node: int
-    kind: Literal["cpu", "cuda", "npu"]
+    kind: Kind
     environment: Variables = ()
     claims: tuple[Claim, ...] = ()
     namespace: str | None = None
@@ -110,11 +111,6 @@ def claims(mounts: Sequence[str]) -> tuple[Claim, ...]:
             raise PlanError(f"--mount {text}: write it as CLAIM:PATH or CLAIM:PATH:ro, like shared:/work.")
         found.append(Claim(name, rest[0], rest[1:] == ["ro"]))
     return tuple(found)
-
-
-def binds(found: Sequence[Claim]) -> tuple[Bind, ...]:
-    """The claims as a launch plan's mounts."""
-    return tuple(Bind(claim.name, claim.path, claim.read_only) for claim in found)
 
 
 def manifest(job: TrainJob) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import PlanError
-from headway.launch.launch_plan import Bind
-from headway.launch.train_job import LONGEST_NAME, Claim, TrainJob, binds, claims, dumps, manifest, train_job_name
+from headway.launch.train_job import LONGEST_NAME, Claim, TrainJob, claims, dumps, manifest, train_job_name
 
 GOLDEN = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -170,9 +169,8 @@ def test_a_mount_that_is_none_is_refused(text):
         claims([text])
 
 
-def test_claims_are_a_launch_plans_mounts():
-    assert binds(claims(["a:/b", "c:/d:ro"])) == (Bind("a", "/b"), Bind("c", "/d", read_only=True))
-    assert claims(["a:/b"]) == (Claim("a", "/b"),)
+def test_claims_are_read_with_their_places_and_rights():
+    assert claims(["a:/b", "c:/d:ro"]) == (Claim("a", "/b"), Claim("c", "/d", read_only=True))
 
 
 @given(st.text())

@@ -10,7 +10,7 @@ from headway.errors import PlanError
 
 if TYPE_CHECKING:
     from headway.launch.environment import Network
-    from headway.launch.launch_plan import Bind, Leash, Site
+    from headway.launch.launch_plan import Bind, Host, Leash, Site
     from headway.plan.plan import Plan
 
 Question = Literal["status", "cancel", "logs"]
@@ -60,6 +60,14 @@ def binds(asked: Asked) -> tuple["Bind", ...]:
     from headway.launch.launch_plan import Bind
 
     return tuple(Bind(each.source, each.target, each.read_only) for each in map(parse_mount, asked.mounts))
+
+
+def unnamed_hosts(asked: Asked, plan: "Plan") -> tuple["Host", ...]:
+    """Hosts that a scheduler chooses: as many as are asked for, else as the plan's cluster would need."""
+    from headway.launch.launch_plan import Host
+
+    number = asked.nodes or -(-plan.layout.world // plan.cluster.devices_per_node)
+    return tuple(Host(f"node-{i}") for i in range(number))
 
 
 def network(asked: Asked, plan: "Plan", interface: str | None = None) -> "Network":

@@ -36,11 +36,6 @@ def launch(asked: Asked) -> None:
     plan, text = train.planned(asked.job, asked.overrides, asked.resume)
     _check(asked, plan)
     hosts = _hosts(asked)
-    if asked.max_restarts and len(hosts) > 1:
-        raise PlanError(
-            "--max-restarts is for one host: on several, start the job again, and it goes on from its last "
-            "checkpoint (a fixed run.directory or checkpoint.directory, or --resume)."
-        )
     run = Path(named(plan)).absolute()
     if asked.dry_run:
         _print(asked, plan, _launch_plan(asked, plan, hosts, run))
@@ -198,12 +193,11 @@ def _say(plan: "Plan", made: "LaunchPlan") -> None:
 def _print(asked: Asked, plan: "Plan", made: "LaunchPlan") -> None:
     """What would be run, a line for each host."""
     from headway.cli.show import print_json
-    from headway.launch.environment import masked
 
     lines = [_line(asked, plan, made, host) for host in made.hosts]
     if asked.as_json:
-        hidden = [dataclasses.replace(host, environment=masked(host.environment)) for host in made.hosts]
-        print_json({**dataclasses.asdict(dataclasses.replace(made, hosts=tuple(hidden))), "lines": lines})
+        hidden = dataclasses.replace(made, hosts=tuple(host.public for host in made.hosts))
+        print_json({**dataclasses.asdict(hidden), "lines": lines})
         return
     _say(plan, made)
     for line in lines:
@@ -212,11 +206,10 @@ def _print(asked: Asked, plan: "Plan", made: "LaunchPlan") -> None:
 
 def _line(asked: Asked, plan: "Plan", made: "LaunchPlan", host: "HostLaunch") -> str:
     from headway.launch import docker, ssh
-    from headway.launch.environment import masked
 
     if asked.on == "docker":
         return docker.shown(made, host, _image(asked, plan))
     if asked.on == "ssh":
         return ssh.shown(host)
-    given = [f"{name}={value}" for name, value in masked(host.environment)]
+    given = [f"{name}={value}" for name, value in host.public.environment]
     return f"cd -- {shlex.quote(host.directory)} && {shlex.join(['env', *given, *host.arguments])}"

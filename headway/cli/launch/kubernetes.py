@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headway.cli import train
-from headway.cli.launch.asked import Asked, Question, network
+from headway.cli.launch.asked import Asked, Question, network, unnamed_hosts
 from headway.errors import JobError, PlanError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def ask(question: Question, name: str, asked: Asked) -> None:
 
 def _train_job(asked: Asked) -> "TrainJob":
     from headway.launch import environment, train_job
-    from headway.launch.launch_plan import Host, Site, launch_plan
+    from headway.launch.launch_plan import Site, launch_plan
     from headway.plan.plan import digest
 
     assert asked.job is not None
@@ -82,10 +82,9 @@ def _train_job(asked: Asked) -> "TrainJob":
                 f"{word}=VALUE, or name a secret, --env {word}=secret:NAME/KEY."
             )
     plan, _ = train.planned(asked.job, asked.overrides, asked.resume)
-    nodes = asked.nodes or -(-plan.layout.world // plan.cluster.devices_per_node)
     claims = train_job.claims(asked.mounts)
     workdir = asked.workdir or (claims[0].path if claims else "/")
-    pods = [Host(f"node-{i}") for i in range(nodes)]  # how ranks divide is the launch plan's to say
+    pods = unnamed_hosts(asked, plan)  # how ranks divide is the launch plan's to say
     each = launch_plan(plan, asked.job, pods, Site(PYTHON, workdir)).ranks_per_host
     words = [asked.python or PYTHON, "-m", "torch.distributed.run", "--max-restarts", str(asked.max_restarts)]
     words += ["-m", "headway", "train", str(asked.job)]
@@ -96,7 +95,7 @@ def _train_job(asked: Asked) -> "TrainJob":
         asked.image,
         tuple(words),
         workdir,
-        nodes,
+        len(pods),
         each,
         plan.cluster.device.kind,
         # nothing of this machine's own environment means anything in a pod

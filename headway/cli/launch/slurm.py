@@ -11,7 +11,7 @@ import click
 
 from headway import checkpoints, env
 from headway.cli import train
-from headway.cli.launch.asked import Asked, Question, binds, check_paths, network, site
+from headway.cli.launch.asked import Asked, Question, binds, check_paths, network, site, unnamed_hosts
 from headway.errors import HeadwayError, PlanError
 
 if TYPE_CHECKING:
@@ -119,17 +119,13 @@ def _check(asked: Asked) -> None:
         raise PlanError("--mount is for a container: name it with --container pyxis:IMAGE or apptainer:IMAGE.")
     if asked.rank_table:
         raise PlanError("--rank-table is not for --on slurm: which hosts it has is known when it runs.")
-    if asked.max_restarts and (asked.nodes or 1) > 1:
-        raise PlanError("--max-restarts is for one host: on several, submit the job again, and it goes on.")
 
 
 def _launch_plan(asked: Asked, plan: "Plan", run: Path) -> "LaunchPlan":
     from headway.launch.docker import with_mounts
-    from headway.launch.launch_plan import Host, launch_plan
+    from headway.launch.launch_plan import launch_plan
 
-    number = asked.nodes or -(-plan.layout.world // plan.cluster.devices_per_node)
-    hosts = [Host(f"node-{i}") for i in range(number)]  # which they are, Slurm decides
-    made = launch_plan(plan, run, hosts, site(asked, network(asked, plan), leash="parent"))
+    made = launch_plan(plan, run, unnamed_hosts(asked, plan), site(asked, network(asked, plan), leash="parent"))
     return with_mounts(made, binds(asked)) if asked.container else made
 
 
